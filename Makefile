@@ -1,0 +1,76 @@
+# `make` alone prints what there is. No recipe needs an activated environment.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+# Two stamps: the core is quick to install, the tools for development take a while.
+# A stamp is older than pyproject.toml when the environment has to be brought up to date.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Sirius needs Python 3.11 or later; try: make PYTHON=python3.11" >&2; exit 1; }
+	@echo "making the virtual environment $(VENV)" >&2
+	@$(PYTHON) -m venv $(VENV) \
+	  || { rm -rf $(VENV); echo "on Debian: apt install python3-venv" >&2; exit 1; }
+
+$(VENV)/.core: pyproject.toml | $(BIN)/python
+	@echo "installing the core into $(VENV)" >&2
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "installing the core and the development tools into $(VENV)" >&2
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $(VENV)/.core $@
+
+.PHONY: install
+install: $(VENV)/.dev ## install Sirius and the development tools into .venv
+
+.PHONY: demo
+demo: $(VENV)/.core ## write, read, compact and verify a small log; installs the core alone
+	@$(BIN)/python examples/embedded_log.py
+
+.PHONY: test
+test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
+	$(BIN)/python -m pytest
+
+.PHONY: test-deep
+test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills
+	$(BIN)/python -m pytest -m deep
+
+.PHONY: check
+check: $(VENV)/.dev ## ruff (rules and format) and mypy; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.dev ## let ruff format the code and mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# No echo of the command: with JSON=1 the standard output is JSON and nothing else.
+.PHONY: bench
+bench: $(VENV)/.dev ## run the benchmarks; ONLY=name for one, JSON=1 for JSON
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(filter-out 0,$(JSON)),--json)
+
+.PHONY: sim
+sim: ## run the simulator (not there yet)
+	@echo "the simulator arrives with the consensus machine" >&2; exit 2
+
+.PHONY: soak
+soak: $(VENV)/.dev ## run the deep tests with many more seeds (hours)
+	SIRIUS_SOAK=1 $(BIN)/python -m pytest -m deep
+
+.PHONY: clean
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

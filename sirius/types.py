@@ -1,0 +1,14 @@
+"""Names for the integers that must never be mixed up."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+Seq = NewType("Seq", int)
+"""A position in the one log. The first record has sequence number 1; 0 means "nothing yet"."""
+
+SegmentId = NewType("SegmentId", int)
+"""A segment's number. Numbers are given once and never used again, so a higher one is newer."""
+
+ByteOffset = NewType("ByteOffset", int)
+"""A position in a file."""

@@ -1,0 +1,38 @@
+"""The log on disk, usable on its own: no network, no Spark.
+
+>>> from sirius.wal import Log
+>>> with Log.open("films") as log:
+...     seq = log.put("title/casablanca", b'{"year": 1942}')
+...     log.flush()
+...     list(log.records())
+"""
+
+from sirius.wal.batch import Batch
+from sirius.wal.block import Block, encode
+from sirius.wal.config import Durability, LogConfig
+from sirius.wal.fs import FileSystem, OsFileSystem
+from sirius.wal.log import Log
+from sirius.wal.manifest import Manifest, SegmentInfo, State
+from sirius.wal.reader import LogReader
+from sirius.wal.record import Limits, Op, Record, Update
+from sirius.wal.snapshot import Snapshot
+
+__all__ = [
+    "Batch",
+    "Block",
+    "Durability",
+    "FileSystem",
+    "Limits",
+    "Log",
+    "LogConfig",
+    "LogReader",
+    "Manifest",
+    "Op",
+    "OsFileSystem",
+    "Record",
+    "SegmentInfo",
+    "Snapshot",
+    "State",
+    "Update",
+    "encode",
+]

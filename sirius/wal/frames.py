@@ -1,0 +1,278 @@
+"""Files of frames: what segments and journals have in common.
+
+A file begins with a header and goes on with frames, one after the other, each a multiple of 8 bytes long::
+
+    file      header (64) | frame | frame | …
+
+    header     0  magic "SIRIUSWL"        24  log's unique id  u64     mark    0  magic "SMRK"
+               8  checksum        u32     32  first sequence   u64             4  checksum        u32
+              12  version 1       u16     40  created, µs      i64             8  mode            u8
+              14  kind            u16     48  reserved (0)                     9  synced          u8
+              16  segment         u64                                         10  reserved (0)    u16
+                                                                              12  index checksum  u32
+    A frame is a block ("SBLK", see `sirius.wal.block`) or a mark.            16  log's unique id u64
+    The checksum of a header or mark covers all its bytes                     24  segment         u64
+    but the checksum itself and the magic in front of it.                     32  own offset      u64
+                                                                              40  last sequence   u64
+
+**Marks and torn tails.** A synced mark says: everything before me was on disk when I was written. In mode `fsync` the
+log writes one group at a time: the blocks that were waiting, a sync, then a mark; nothing else is written until the
+sync has returned. So whatever a crash destroys lies behind the last mark. When a file stops making sense at some byte:
+
+- a valid mark behind that byte proves that the byte had been on disk: this is **corruption**;
+- no mark behind it, and the last mark in front says `fsync`: a **torn tail**, never acknowledged, cut off;
+- no mark behind it, and the last mark says `os` (the kernel decided what to write when): torn if nothing valid
+  follows; if a valid block follows we do not guess, and it counts as corruption.
+
+A mark carries its own offset and the file's unique id, so bytes that look like one inside somebody's body prove
+nothing. A zero-filled tail holds no magic and does not parse.
+
+A mark also holds the checksum of the index entries of all blocks before it, so that a reader who finds one where the
+index file ends may believe that index without reading the data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from sirius.errors import CorruptFile, NotALog
+from sirius.types import ByteOffset
+from sirius.wal import block as _block
+from sirius.wal.block import HEADER, HEADER_BYTES, Header, header_fault
+from sirius.wal.fs import File
+from sirius.wal.record import DEFAULT_LIMITS, Limits
+
+FILE_MAGIC: Final = b"SIRIUSWL"
+FILE_VERSION: Final = 1
+_FILE_HEADER: Final = struct.Struct("<8sIHHQQQq16x")
+FILE_HEADER_BYTES: Final = _FILE_HEADER.size
+MARK_MAGIC: Final = b"SMRK"
+_MARK: Final = struct.Struct("<4sIBB2xIQQQQ")
+MARK_BYTES: Final = _MARK.size
+CHUNK_BYTES: Final = 1 << 20
+
+
+class FileKind(IntEnum):
+    """What a file of frames is for."""
+
+    SEGMENT = 1
+    JOURNAL = 2
+
+
+class Mode(IntEnum):
+    """How the frames behind a mark are being written."""
+
+    FSYNC = 1
+    OS = 2
+
+
+class FileHeader(NamedTuple):
+    """The first 64 bytes of a file of frames."""
+
+    kind: FileKind
+    segment: int
+    uid: int
+    first: int
+    created_us: int
+
+    def encode(self) -> bytes:
+        raw = _FILE_HEADER.pack(FILE_MAGIC, 0, FILE_VERSION, *self)
+        return raw[:8] + crc32c(raw[12:]).to_bytes(4, "little") + raw[12:]
+
+
+def read_file_header(file: File, path: str) -> FileHeader:
+    """Read and check the header of a file of frames."""
+    raw = file.read(0, FILE_HEADER_BYTES)
+    if raw[:8] != FILE_MAGIC:
+        raise NotALog(f"{path} is not a Sirius log file")
+    if len(raw) < FILE_HEADER_BYTES:
+        raise CorruptFile(path, len(raw), "the file ends inside its header")
+    _, crc, version, kind, *rest = _FILE_HEADER.unpack(raw)
+    if crc32c(raw[12:]) != crc:
+        raise CorruptFile(path, 0, "the file header's checksum does not match")
+    if version != FILE_VERSION:
+        raise CorruptFile(path, 0, f"file format {version} is not known to this version")
+    return FileHeader(FileKind(kind), *rest)
+
+
+class Mark(NamedTuple):
+    """If `synced`, everything before `offset` was on disk when this was written."""
+
+    mode: Mode
+    synced: bool
+    index_crc: int
+    uid: int
+    segment: int
+    offset: int
+    last: int
+
+    def encode(self) -> bytes:
+        raw = _MARK.pack(MARK_MAGIC, 0, *self)
+        return raw[:4] + crc32c(raw[8:]).to_bytes(4, "little") + raw[8:]
+
+
+def parse_mark(raw: bytes | memoryview, offset: int, header: FileHeader) -> Mark | None:
+    """Return the mark that `raw` holds if it is whole and stands where it says it does."""
+    if len(raw) < MARK_BYTES or raw[:4] != MARK_MAGIC:
+        return None
+    _, crc, mode, synced, index_crc, *place, last = _MARK.unpack_from(raw)
+    if crc32c(raw[8:MARK_BYTES]) != crc or place != [header.uid, header.segment, offset]:
+        return None
+    return Mark(Mode(mode), bool(synced), index_crc, header.uid, header.segment, offset, last)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Verified blocks that follow each other in one buffer read from a file."""
+
+    buf: bytes
+    base: ByteOffset
+    spans: list[tuple[int, Header]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Walk:
+    """Goes through the frames of a file, checking each, up to `end` or to the first that fails.
+
+    After the chunks are exhausted `position` is where it stopped, `fault` says why if that was not the end, and `mark`
+    is the last mark seen. `next_first` is the sequence number that the next block must begin with.
+    """
+
+    file: File
+    header: FileHeader
+    position: int
+    end: int
+    next_first: int
+    limits: Limits = DEFAULT_LIMITS
+    payloads: bool = True
+    fault: str | None = None
+    mark: Mark | None = None
+
+    def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+        """Yield chunks of whole blocks. Memory: one chunk, or one block where that is larger."""
+        wanted = chunk_bytes
+        while self.fault is None and self.position < self.end:
+            buf = self.file.read(self.position, min(wanted, self.end - self.position))
+            chunk = Chunk(buf, ByteOffset(self.position))
+            needed = self._take(chunk)
+            if chunk.spans:
+                yield chunk
+            wanted = max(needed, chunk_bytes)
+
+    def _take(self, chunk: Chunk) -> int:
+        """Move over the whole frames of a chunk; return how many bytes the next frame needs."""
+        buf, base, at = memoryview(chunk.buf), chunk.base, 0
+        while at < len(buf) and self.fault is None:
+            is_mark = buf[at : at + 4].tobytes() == MARK_MAGIC
+            size = self._mark(buf, at) if is_mark else self._block(chunk, buf, at)
+            if size > len(buf) - at:
+                return self._more(size, base + at)
+            at += size
+            self.position = base + at
+        return 0
+
+    def _more(self, size: int, at: int) -> int:
+        if at + size > self.end:
+            self.fault = "the file ends inside a frame"
+        return size
+
+    def _mark(self, buf: memoryview, at: int) -> int:
+        if at + MARK_BYTES <= len(buf):
+            mark = parse_mark(buf[at : at + MARK_BYTES], self.position, self.header)
+            if mark is None:
+                self.fault = "a mark fails its checksum or stands in the wrong place"
+                return 0
+            self.mark = mark
+        return MARK_BYTES
+
+    def _block(self, chunk: Chunk, buf: memoryview, at: int) -> int:
+        if at + HEADER_BYTES > len(buf):
+            return HEADER_BYTES
+        header = Header._make(HEADER.unpack_from(buf, at))
+        fault = header_fault(header, buf[at : at + HEADER_BYTES], self.limits)
+        if fault is None and header.first != self.next_first:
+            fault = f"a block that begins at sequence {header.first} stands where {self.next_first} belongs"
+        if fault is not None:
+            self.fault = fault
+            return 0
+        size = header.size
+        if at + size > len(buf):
+            return size
+        if self.payloads and crc32c(buf[at + HEADER_BYTES : at + size]) != header.payload_crc:
+            self.fault = "a block's payload checksum does not match"
+            return 0
+        chunk.spans.append((at, header))
+        self.next_first = header.last + 1
+        return size
+
+
+class End(Enum):
+    """How a file of frames ends."""
+
+    CLEAN = "clean"
+    TORN = "torn"
+    CORRUPT = "corrupt"
+
+
+def diagnose(walk: Walk) -> End:
+    """Tell a clean end, a torn tail and corruption apart, for a walk that went to the file's end."""
+    if walk.fault is None:
+        return End.CLEAN
+    if _mark_behind(walk):
+        return End.CORRUPT
+    if walk.mark is None or walk.mark.mode == Mode.FSYNC:
+        return End.TORN
+    return End.CORRUPT if _block_behind(walk) else End.TORN
+
+
+def _mark_behind(walk: Walk) -> bool:
+    return any(mark.synced for mark in marks_behind(walk))
+
+
+def _block_behind(walk: Walk) -> bool:
+    return any(True for _ in blocks_behind(walk))
+
+
+def marks_behind(walk: Walk) -> Iterator[Mark]:
+    """Yield every mark that stands behind a fault."""
+    for at in _find(walk, MARK_MAGIC):
+        if mark := parse_mark(walk.file.read(at, MARK_BYTES), at, walk.header):
+            yield mark
+
+
+def blocks_behind(walk: Walk) -> Iterator[tuple[int, Header]]:
+    """Yield every whole block, with its offset, that stands behind a fault and could belong there."""
+    for at in _find(walk, _block.MAGIC):
+        if header := _valid_block(walk, at):
+            yield at, header
+
+
+def _valid_block(walk: Walk, at: int) -> Header | None:
+    raw = walk.file.read(at, HEADER_BYTES)
+    if len(raw) < HEADER_BYTES:
+        return None
+    header = Header._make(HEADER.unpack(raw))
+    if header_fault(header, raw, walk.limits) or at + header.size > walk.end:
+        return None
+    payload = walk.file.read(at + HEADER_BYTES, header.size - HEADER_BYTES)
+    whole = header.first >= walk.next_first and crc32c(payload) == header.payload_crc
+    return header if whole else None
+
+
+def _find(walk: Walk, magic: bytes) -> Iterator[int]:
+    """Yield every offset behind the fault at which `magic` stands where a frame may begin."""
+    at = walk.position + 1
+    while at < walk.end:
+        buf = walk.file.read(at, min(CHUNK_BYTES, walk.end - at))
+        found = buf.find(magic)
+        while found >= 0:
+            if (at + found) % _block.ALIGN == 0:
+                yield at + found
+            found = buf.find(magic, found + 1)
+        at += max(len(buf) - len(magic) + 1, 1) if buf else walk.end

@@ -1,0 +1,428 @@
+"""The log: appending, syncing, rotating; and reading through snapshots.
+
+**Writing.** `append` checks that a block continues the log and puts it into a bounded queue. One thread takes all
+that is waiting, writes it with one call, syncs once, and moves the durable point: a group commit. While it syncs, the
+next group gathers; so groups grow with load, and a lone write waits for one sync and nothing else. In mode `os` the
+caller's thread writes and nobody syncs; in mode `memory` the thread writes behind, without syncing.
+
+**Failing.** A sync that failed is never retried, because the kernel may have dropped the pages and forgotten it: the
+log stops, and has to be opened (and so verified) again. A full disk is different: the write was taken back, so the log
+stays readable, refuses appends, can be compacted, and goes on after `resume`.
+
+**Threads.** `append`, `flush` and all reads may be called from any thread. `compact` runs in the caller's thread and
+blocks neither appends nor readers.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Literal, Self
+
+from sirius.errors import DiskFull, LogClosed, LogError, LogFailed, OutOfOrder, SiriusError
+from sirius.types import SegmentId, Seq
+from sirius.wal.batch import Batch
+from sirius.wal.block import Block, encode
+from sirius.wal.config import Durability, LogConfig
+from sirius.wal.frames import FileHeader, FileKind, Mode
+from sirius.wal.fs import FileSystem, OsFileSystem
+from sirius.wal.manifest import Manifest, SegmentInfo
+from sirius.wal.record import Op, Record, Update, key_bytes
+from sirius.wal.recovery import recover_active
+from sirius.wal.segment import SegmentWriter
+from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
+from sirius.wal.store import Retirement, Store
+
+OnCorrupt = Literal["raise", "quarantine"]
+_INDEX_LAG = 256
+_log = logging.getLogger("sirius.wal")
+
+
+class Log:
+    """A log on disk, open for writing. One process at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: LogConfig,
+        *,
+        on_corrupt: OnCorrupt,
+        clock: Callable[[], float],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._now_us = now_us
+        self._lock_held = store.lock()
+        try:
+            self._retirement = Retirement(store, config.retire_after_s, clock)
+            self._cache = SegmentCache(store, config.limits)
+            self._manifest, self._writer = self._recover(on_corrupt)
+        except BaseException:
+            self._lock_held.release()
+            raise
+        self._manifest_lock = threading.RLock()
+        self._commit_lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._pending: list[Block] = []
+        self._pending_bytes = 0
+        self._appended = self._durable = self._writer.last
+        self._failure: LogError | None = None
+        self._closed = False
+        self.on_durable: Callable[[Seq], None] | None = None
+        """Called with the new durable point after each group, on the syncing thread. It must not block."""
+        self._thread = self._start_thread()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        fs: FileSystem | None = None,
+        on_corrupt: OnCorrupt = "raise",
+        clock: Callable[[], float] = time.monotonic,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> Log:
+        """Open the log in folder `path` for writing; an empty or missing folder becomes a new log.
+
+        Recovery cuts off a torn tail, which was never acknowledged. Damage in front of it raises `CorruptLog`, or
+        with `on_corrupt="quarantine"` sets the damaged segment apart: its range is unavailable until it is repaired.
+        """
+        store = Store(fs or OsFileSystem(), os.fspath(path))
+        if not store.is_log():
+            store.lay_out()
+        return cls(store, config or LogConfig(), on_corrupt=on_corrupt, clock=clock, now_us=now_us)
+
+    # ------------------------------------------------------------------ opening
+
+    def _recover(self, on_corrupt: OnCorrupt) -> tuple[Manifest, SegmentWriter]:
+        if not self._store.versions():
+            return self._create()
+        manifest = self._store.load()
+        manifest = self._settle_in(manifest)
+        found = recover_active(self._store, manifest, self._mode, self._config.limits, on_corrupt)
+        if found.writer is not None:
+            return manifest, found.writer
+        return self._next_segment(manifest, found.info)
+
+    def _create(self) -> tuple[Manifest, SegmentWriter]:
+        self._store.lay_out()
+        manifest = Manifest(
+            uid=int.from_bytes(os.urandom(8)),
+            home=self._store.home(),
+            next_segment=SegmentId(2),
+            segments=(SegmentInfo(SegmentId(1), Seq(1)),),
+        )
+        self._store.sweep(keep_building=False)
+        writer = self._new_writer(manifest.active, manifest.uid)
+        self._store.commit(manifest)
+        return manifest, writer
+
+    def _settle_in(self, manifest: Manifest) -> Manifest:
+        """Give a copy an identity of its own, and clear away what crashes left."""
+        if self._store.is_copy(manifest):
+            _log.warning("%s is a copy: it becomes a log of its own", self._store.root)
+            newest = max(self._store.versions())
+            for version in range(manifest.version + 1, newest + 1):
+                self._store.remove_manifest(version)
+            manifest = manifest.at_home(self._store.home(), int.from_bytes(os.urandom(8)))
+            self._store.commit(manifest)
+        for version in self._store.versions()[1:]:
+            self._retirement.supersede(version)
+        self._store.sweep(keep_building=False)
+        return manifest
+
+    def _new_writer(self, info: SegmentInfo, uid: int) -> SegmentWriter:
+        header = FileHeader(FileKind.SEGMENT, info.id, uid, info.first, self._now_us())
+        return SegmentWriter.create(
+            self._store.fs, self._store.segment_dir(info.id), header, self._mode
+        )
+
+    def _start_thread(self) -> threading.Thread | None:
+        if not self._config.background or self._config.durability == Durability.OS:
+            return None
+        thread = threading.Thread(target=self._run, name="sirius-wal-sync", daemon=True)
+        thread.start()
+        return thread
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def path(self) -> str:
+        return self._store.root
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest in force."""
+        return self._manifest
+
+    @property
+    def next_seq(self) -> Seq:
+        """The sequence number with which the next block must begin."""
+        return Seq(self._appended + 1)
+
+    @property
+    def durable_seq(self) -> Seq:
+        """Everything up to here is as safe as the durability mode promises."""
+        return self._durable
+
+    @property
+    def failure(self) -> LogError | None:
+        """Why the log takes no more appends, if it does not."""
+        return self._failure
+
+    @property
+    def tombstone_floor(self) -> Seq:
+        """Deletes up to here may be gone: whoever is below takes the whole state."""
+        return self._manifest.tombstone_floor
+
+    @property
+    def _mode(self) -> Mode:
+        return Mode.FSYNC if self._config.durability == Durability.FSYNC else Mode.OS
+
+    # ------------------------------------------------------------------ writing
+
+    def put(self, key: str, body: bytes) -> Seq:
+        """Append one PUT; return its sequence number. See `flush` for when it is safe."""
+        return self.write([Update(Op.PUT, key_bytes(key), body)])
+
+    def delete(self, key: str) -> Seq:
+        """Append one DELETE; return its sequence number."""
+        return self.write([Update(Op.DELETE, key_bytes(key))])
+
+    def write(self, updates: Iterable[Update]) -> Seq:
+        """Number, encode and append updates as one block; return the last sequence number."""
+        with self._changed:
+            block = encode(self.next_seq, list(updates), self._now_us(), self._config.limits)
+            self._enqueue(block)
+        self._push()
+        return block.last
+
+    def append(self, block: Block) -> None:
+        """Append a block that begins where the log ends. Waits while too much is waiting for the disk."""
+        with self._changed:
+            self._enqueue(block)
+        self._push()
+
+    def _enqueue(self, block: Block) -> None:
+        self._check_open()
+        while self._pending_bytes > self._config.pending_bytes_max and self._thread:
+            self._changed.wait()
+            self._check_open()
+        if block.first != self._appended + 1:
+            raise OutOfOrder(f"a block from {block.first} on cannot follow {self._appended}")
+        self._pending.append(block)
+        self._pending_bytes += len(block)
+        self._appended = block.last
+        self._changed.notify_all()
+
+    def _push(self) -> None:
+        """In mode `os`, or when too much is waiting and nobody else writes, write now."""
+        if self._config.durability == Durability.OS or (
+            self._thread is None and self._pending_bytes > self._config.pending_bytes_max
+        ):
+            self._commit()
+
+    def flush(self, timeout_s: float | None = None) -> Seq:
+        """Return once all that was appended before is as safe as the mode promises; return that point."""
+        wanted = self._appended
+        if self._thread is None:
+            self._commit()
+        with self._changed:
+            done = self._changed.wait_for(
+                lambda: self._durable >= wanted or self._failure is not None, timeout_s
+            )
+            if self._durable < wanted and self._failure is not None:
+                raise self._failure
+        if not done:
+            raise TimeoutError(f"sequence number {wanted} was not durable after {timeout_s} s")
+        return self._durable
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending or self._closed)
+                if not self._pending:
+                    return
+            try:
+                self._commit()
+            except SiriusError as error:
+                _log.error("%s: %s", self._store.root, error)
+
+    def _commit(self) -> None:
+        """Write one group: all that is waiting now."""
+        with self._commit_lock:
+            with self._changed:
+                group, self._pending = self._pending, []
+            if not group:
+                return
+            try:
+                self._write_group(group)
+            except LogError as error:
+                self._fail(error)
+                raise
+            except OSError as error:
+                failure = LogFailed(f"{self._store.root}: {error}")
+                self._fail(failure)
+                raise failure from error
+            with self._changed:
+                self._pending_bytes -= sum(map(len, group))
+                self._durable = group[-1].last
+                self._changed.notify_all()
+        if self.on_durable is not None:
+            self.on_durable(self._durable)
+
+    def _write_group(self, group: list[Block]) -> None:
+        at = 0
+        while at < len(group):
+            count = self._fitting(group[at:])
+            if count == 0:
+                self._rotate()
+                continue
+            self._writer.append(group[at : at + count])
+            at += count
+        self._finish_group()
+
+    def _finish_group(self) -> None:
+        writer, fsync = self._writer, self._config.durability == Durability.FSYNC
+        if fsync:
+            writer.sync()
+        lagging = writer.index_lag >= _INDEX_LAG
+        if lagging:
+            writer.write_index()
+        if fsync or lagging:
+            writer.mark(self._mode, synced=fsync)
+
+    def _fitting(self, blocks: list[Block]) -> int:
+        """Return how many of the blocks the active segment still takes; an empty one takes any block."""
+        size, records = self._writer.size, self._writer.records
+        fresh = self._writer.last < self._writer.header.first
+        for count, block in enumerate(blocks):
+            size += len(block)
+            records += block.count
+            over = (
+                size > self._config.segment_bytes_max or records > self._config.segment_records_max
+            )
+            if over and not (fresh and count == 0):
+                return count
+        return len(blocks)
+
+    def _fail(self, error: LogError) -> None:
+        """Stop taking appends. What was waiting is dropped; `durable_seq` says what is in the log."""
+        with self._changed:
+            self._failure = error
+            self._pending.clear()
+            self._pending_bytes = 0
+            self._changed.notify_all()
+
+    def resume(self) -> None:
+        """Take appends again after a full disk, from `durable_seq` on."""
+        with self._commit_lock, self._changed:
+            if isinstance(self._failure, DiskFull):
+                self._failure = None
+                self._appended = self._durable = self._writer.last
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self._store.root} is closed")
+        if self._failure is not None:
+            raise self._failure
+
+    # ------------------------------------------------------------------ segments
+
+    def _rotate(self) -> None:
+        with self._manifest_lock:
+            sealed = self._writer.seal(self._mode)
+            self._manifest, self._writer = self._next_segment(self._manifest, sealed)
+
+    def _next_segment(
+        self, manifest: Manifest, finished: SegmentInfo
+    ) -> tuple[Manifest, SegmentWriter]:
+        rotated = manifest.rotate(finished)
+        writer = self._new_writer(rotated.active, rotated.uid)
+        self._store.commit(rotated)
+        self._retirement.supersede(manifest.version)
+        return rotated, writer
+
+    # ------------------------------------------------------------------ reading
+
+    def snapshot(self) -> Snapshot:
+        """Return a fixed view of everything up to `durable_seq`."""
+        with self._manifest_lock:
+            manifest, writer = self._manifest, self._writer
+            last = min(self._durable, writer.last)
+            view = ActiveView(self._cache.open(manifest.active), writer.index)
+            version = manifest.version
+            self._retirement.pin(version)
+        return Snapshot(manifest, self._cache, view, last, lambda: self._retirement.unpin(version))
+
+    def records(self, first: int = 1, last: int | None = None) -> Iterator[Record]:
+        """Yield decided entries of a range, which is proven to be covered completely."""
+        with self.snapshot() as snapshot:
+            yield from snapshot.records(first, last)
+
+    def batches(self, first: int = 1, last: int | None = None) -> Iterator[Batch]:
+        """Like `records`, many at a time, as columns."""
+        with self.snapshot() as snapshot:
+            yield from snapshot.batches(first, last)
+
+    def blocks(self, first: int = 1, last: int | None = None) -> Iterator[Block]:
+        """Like `records`, encoded: blocks that cover exactly the range."""
+        with self.snapshot() as snapshot:
+            yield from snapshot.blocks(first, last)
+
+    def record(self, seq: int) -> Record | None:
+        """Look up one entry, or None for a hole."""
+        with self.snapshot() as snapshot:
+            return snapshot.record(seq)
+
+    # ------------------------------------------------------------------ closing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is waiting, leave the files so that the next opener need not wonder, and unlock."""
+        with self._changed:
+            if self._closed:
+                return
+        try:
+            if self._failure is None:
+                self.flush()
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            if self._failure is None:
+                self._writer.close(self._mode)
+            else:
+                self._writer.abandon()
+        finally:
+            self._lock_held.release()

@@ -1,0 +1,87 @@
+"""Recovery of the active segment: what to keep after a crash, and what to set apart after damage.
+
+The rules are those of `sirius.wal.frames`: a clean end and a torn tail are ordinary, corruption is not. Recovery reads
+what the disk holds, not what the kernel remembers: pages whose sync failed may look written while they are not, so it
+syncs and drops the cache before it believes anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from sirius.errors import CorruptFile, LogFailed
+from sirius.types import Seq
+from sirius.wal.frames import End, Mode, Walk, blocks_behind, diagnose, marks_behind
+from sirius.wal.index import Index, row_of
+from sirius.wal.manifest import Manifest, SegmentInfo, State
+from sirius.wal.record import Limits
+from sirius.wal.segment import DATA, Segment, SegmentWriter
+from sirius.wal.store import Store
+
+_log = logging.getLogger("sirius.wal")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Either a writer that goes on with the segment, or what the manifest should say of it now."""
+
+    info: SegmentInfo
+    writer: SegmentWriter | None = None
+
+
+def recover_active(
+    store: Store, manifest: Manifest, mode: Mode, limits: Limits, on_corrupt: str
+) -> Recovered:
+    """Bring the active segment into a state that can be appended to."""
+    info = manifest.active
+    folder = store.segment_dir(info.id)
+    file = store.fs.open(f"{folder}/{DATA}", "a")
+    try:
+        file.sync()
+    except OSError as error:
+        file.close()
+        raise LogFailed(f"{folder}: sync failed while opening: {error}") from error
+    file.forget()
+    try:
+        segment = Segment(store.fs, folder, info, limits)
+        walk, index = survey(segment)
+        end = diagnose(walk)
+    except CorruptFile as error:
+        file.close()
+        return _quarantined(info, error, info.first, on_corrupt)
+    if end == End.CORRUPT:
+        file.close()
+        damage = CorruptFile(segment.path, walk.position, str(walk.fault))
+        return _quarantined(info, damage, last_known(walk), on_corrupt)
+    if end == End.TORN:
+        _log.warning(
+            "%s: cutting off %d bytes of an unfinished write", folder, walk.end - walk.position
+        )
+    return Recovered(info, SegmentWriter.resume(store.fs, folder, file, walk, index, mode))
+
+
+def survey(segment: Segment) -> tuple[Walk, Index]:
+    """Walk through a whole segment and index it, up to its end or to its first fault."""
+    walk, index = segment.walk_all(), Index()
+    for chunk in walk.chunks():
+        for at, header in chunk.spans:
+            index.append(row_of(header, chunk.base + at))
+    return walk, index
+
+
+def last_known(walk: Walk) -> int:
+    """Return the highest sequence number that anything behind the damage speaks of."""
+    seen = [walk.next_first - 1]
+    seen += [mark.last for mark in marks_behind(walk)]
+    seen += [header.last for _, header in blocks_behind(walk)]
+    return max(seen)
+
+
+def _quarantined(info: SegmentInfo, error: CorruptFile, last: int, on_corrupt: str) -> Recovered:
+    if on_corrupt != "quarantine":
+        raise error
+    _log.error("%s; the segment is set apart until it is repaired", error)
+    return Recovered(
+        replace(info, last=Seq(max(last, info.first)), state=State.QUARANTINED, reason=str(error))
+    )

@@ -1,0 +1,323 @@
+"""Segments: a data file of blocks and its index, in a folder of their own.
+
+`SegmentWriter` writes one: the active segment, or the product of a compaction. `Segment` reads one, whether it is
+sealed, still growing, or in another process's hands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from crc32c import crc32c
+
+from sirius.errors import CorruptFile, CorruptLog, DiskFull, LogFailed
+from sirius.types import SegmentId, Seq
+from sirius.wal.batch import Batch
+from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, Block, Header, header_fault
+from sirius.wal.frames import (
+    FILE_HEADER_BYTES,
+    MARK_BYTES,
+    Chunk,
+    FileHeader,
+    FileKind,
+    Mark,
+    Mode,
+    Walk,
+    read_file_header,
+)
+from sirius.wal.fs import File, FileSystem, is_full
+from sirius.wal.index import Index, encode_row, row_of
+from sirius.wal.manifest import SegmentInfo, State
+from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Record
+
+DATA = "data"
+INDEX = "index"
+_SMALL_BLOCK = 64
+
+
+def load_index(fs: FileSystem, folder: str, crc: int | None) -> Index | None:
+    """Read a segment's index file, or return None if it is missing or its checksum is not `crc`."""
+    path = f"{folder}/{INDEX}"
+    if not fs.exists(path):
+        return None
+    raw = read_whole(fs, path)
+    return Index.from_bytes(raw) if crc is None or crc32c(raw) == crc else None
+
+
+def read_whole(fs: FileSystem, path: str) -> bytes:
+    """Return a small file's bytes."""
+    file = fs.open(path, "r")
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def write_whole(fs: FileSystem, path: str, data: bytes) -> None:
+    """Write a small file and sync it; its name is for the caller to sync."""
+    if fs.exists(path):
+        fs.remove(path)
+    file = fs.open(path, "x")
+    try:
+        file.append([data])
+        file.sync()
+    finally:
+        file.close()
+
+
+class SegmentWriter:
+    """Appends blocks to one segment. Not thread-safe; readers may look on through `index` and `last`."""
+
+    def __init__(self, fs: FileSystem, folder: str, file: File, header: FileHeader) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._file = file
+        self.header = header
+        self.index = Index()
+        self.size = file.size()
+        self.records = 0
+        self.last = Seq(header.first - 1)
+        self._index_crc = 0
+        self._unwritten: list[bytes] = []
+
+    @classmethod
+    def create(cls, fs: FileSystem, folder: str, header: FileHeader, mode: Mode) -> SegmentWriter:
+        """Make a new segment: folder and data file with header and first mark, synced with its names."""
+        fs.mkdir(folder)
+        file = fs.open(f"{folder}/{DATA}", "x")
+        file.append([header.encode()])
+        file.sync()
+        writer = cls(fs, folder, file, header)
+        write_whole(fs, f"{folder}/{INDEX}", b"")
+        fs.sync_dir(folder)
+        writer.mark(mode)
+        writer.sync()
+        return writer
+
+    @classmethod
+    def resume(
+        cls, fs: FileSystem, folder: str, file: File, walk: Walk, index: Index, mode: Mode
+    ) -> SegmentWriter:
+        """Go on with a segment that recovery has walked through: cut what is torn, mark what is good."""
+        if file.size() > walk.position:
+            file.truncate(walk.position)
+            file.sync()
+        writer = cls(fs, folder, file, walk.header)
+        writer._adopt(index)
+        mark = walk.mark
+        if mark is None or (mark.mode, mark.offset) != (mode, walk.position - MARK_BYTES):
+            writer.mark(mode)
+        return writer
+
+    def _adopt(self, index: Index) -> None:
+        table = index.table
+        raw = table.tobytes()
+        write_whole(self._fs, f"{self._folder}/{INDEX}", raw)
+        self.index = index
+        self.records = int(table["count"].sum(dtype=np.int64))
+        self.last = Seq(int(table["last"][-1]) if len(table) else self.header.first - 1)
+        self._index_crc = crc32c(raw)
+
+    def append(self, blocks: Sequence[Block]) -> None:
+        """Write blocks as one piece. If that fails nothing of them is left in the file."""
+        self._write([block.raw for block in blocks])
+        for block in blocks:
+            row = row_of(block.header, self.size)
+            self.index.append(row)
+            self._unwritten.append(encode_row(row))
+            self._index_crc = crc32c(self._unwritten[-1], self._index_crc)
+            self.size += len(block)
+            self.records += block.count
+        self.last = blocks[-1].last
+
+    def _write(self, buffers: Sequence[bytes]) -> None:
+        try:
+            self._file.append(buffers)
+        except OSError as error:
+            self._take_back(error)
+            if is_full(error):
+                raise DiskFull(f"{self._folder}: the disk is full: {error.strerror}") from error
+            raise LogFailed(f"{self._folder}: write failed: {error}") from error
+
+    def _take_back(self, error: OSError) -> None:
+        try:
+            self._file.truncate(self.size)
+        except OSError as second:
+            raise LogFailed(f"{self._folder}: write failed: {error}, then {second}") from error
+
+    def sync(self) -> None:
+        """Put all that was appended on disk. A failure is final: the pages may be gone for good."""
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise LogFailed(f"{self._folder}: sync failed and is not retried: {error}") from error
+
+    def mark(self, mode: Mode, *, synced: bool = True) -> None:
+        """Write a mark. `synced` may be said only when all that was appended is on disk."""
+        place = (self.header.uid, self.header.segment, self.size)
+        self._write([Mark(mode, synced, self._index_crc, *place, self.last).encode()])
+        self.size += MARK_BYTES
+
+    @property
+    def index_lag(self) -> int:
+        """How many blocks the index file is behind."""
+        return len(self._unwritten)
+
+    def write_index(self, *, sync: bool = False) -> None:
+        """Bring the index file up to date. A mark should follow, so that it can be believed."""
+        file = self._fs.open(f"{self._folder}/{INDEX}", "a")
+        try:
+            file.append([b"".join(self._unwritten)])
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        self._unwritten.clear()
+
+    def close(self, mode: Mode) -> None:
+        """Close the segment so that the next opener finds a synced mark at its end."""
+        self.sync()
+        self.write_index(sync=True)
+        self.mark(mode)
+        self.sync()
+        self._file.close()
+
+    def seal(self, mode: Mode) -> SegmentInfo:
+        """Close for good, everything on disk; return what the manifest should say."""
+        self.close(mode)
+        return SegmentInfo(
+            SegmentId(self.header.segment),
+            Seq(self.header.first),
+            self.last,
+            State.SEALED,
+            self.size,
+            len(self.index),
+            self.records,
+            self._index_crc,
+        )
+
+    def abandon(self) -> None:
+        """Let go of the file as it is."""
+        self._file.close()
+
+
+class Segment:
+    """Reads one segment. Any thread; every byte that leaves was checked."""
+
+    def __init__(
+        self, fs: FileSystem, folder: str, info: SegmentInfo, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self.info = info
+        self.path = f"{folder}/{DATA}"
+        self._fs = fs
+        self._folder = folder
+        self._limits = limits
+        self._file = fs.open(self.path, "r")
+        self.header = self._checked_header()
+        self.index_rebuilt = False
+
+    def _checked_header(self) -> FileHeader:
+        header = read_file_header(self._file, self.path)
+        if header.kind != FileKind.SEGMENT or header.first != self.info.first:
+            self._file.close()
+            raise CorruptFile(
+                self.path, 0, f"the file begins at sequence {header.first}, not {self.info.first}"
+            )
+        return header
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return raw bytes of the data file, unchecked."""
+        return self._file.read(offset, length)
+
+    def walk(self, start: int, first: int, end: int | None = None) -> Walk:
+        """Return a walk over the frames from `start` on, where a block must begin with `first`."""
+        stop = self._file.size() if end is None else end
+        return Walk(self._file, self.header, start, stop, first, self._limits)
+
+    def walk_all(self) -> Walk:
+        """Return a walk over the whole file as it is now."""
+        return self.walk(FILE_HEADER_BYTES, self.info.first)
+
+    def sealed_index(self) -> Index:
+        """Return the index of a sealed segment, built anew in memory if the file is no good."""
+        index = load_index(self._fs, self._folder, self.info.index_crc)
+        if index is None:
+            self.index_rebuilt = True
+            index = Index()
+            for chunk in self.chunks_from(FILE_HEADER_BYTES, self.info.first, self.info.bytes):
+                for at, header in chunk.spans:
+                    index.append(row_of(header, chunk.base + at))
+        return index
+
+    def chunks_from(self, start: int, first: int, end: int) -> Iterator[Chunk]:
+        """Yield verified blocks between two offsets; the first must begin with `first`."""
+        walk = self.walk(start, first, end)
+        yield from walk.chunks()
+        if walk.fault is not None:
+            raise CorruptFile(self.path, walk.position, walk.fault)
+
+    def chunks(self, index: Index, first: int, last: int) -> Iterator[Chunk]:
+        """Yield the blocks that cover `first` to `last`, found through the index."""
+        low = index.position(first)
+        if low == len(index):
+            return
+        begin = index.row(low)
+        high = min(index.position(last), len(index) - 1)
+        stop = index.row(high)
+        yield from self.chunks_from(begin[2], begin[0], stop[2] + stop[3])
+
+    def record(self, index: Index, seq: int) -> Record | None:
+        """Look one entry up, or return None for a hole. O(log n); reads the block's entries, not its bodies."""
+        first, _, at, size, count, _, _ = index.row(index.position(seq))
+        raw = self._file.read(at, min(HEADER_BYTES + count * ENTRY_BYTES, size))
+        header = self._entry_header(raw, at, first)
+        entries = np.frombuffer(raw, ENTRY, header.records, HEADER_BYTES)
+        row = int(np.searchsorted(entries["seq"], np.uint64(seq)))
+        if row == len(entries) or int(entries["seq"][row]) != seq:
+            # A hole is a claim about the whole column, so here the whole block has to be right.
+            next(self.chunks_from(at, first, at + size))
+            return None
+        return self._entry(raw, at, header, row)
+
+    def _entry_header(self, raw: bytes, at: int, first: int) -> Header:
+        if len(raw) < HEADER_BYTES:
+            raise CorruptFile(self.path, at, "the file ends inside a block")
+        header = Header._make(HEADER.unpack_from(raw))
+        fault = header_fault(header, raw, self._limits)
+        if fault is None and header.first != first:
+            fault = f"the block begins at sequence {header.first}, not {first}"
+        if fault is None and len(raw) < HEADER_BYTES + header.records * ENTRY_BYTES:
+            fault = "the index names another number of entries"
+        if fault is not None:
+            raise CorruptFile(self.path, at, fault)
+        return header
+
+    def _entry(self, raw: bytes, at: int, header: Header, row: int) -> Record:
+        entries = np.frombuffer(raw, ENTRY, header.records, HEADER_BYTES)
+        key_at = at + HEADER_BYTES + header.records * ENTRY_BYTES
+        body_at = key_at + header.keys_len + int(entries["body_len"][:row].sum(dtype=np.int64))
+        key_at += int(entries["key_len"][:row].sum(dtype=np.int64))
+        crc, key_len, body_len, op, _, _, seq, ts, session, serial = entries[row].item()
+        if max(key_len, body_len) > header.size:
+            raise CorruptFile(self.path, at, f"entry {seq} is longer than its block")
+        key, body = self._file.read(key_at, key_len), self._file.read(body_at, body_len)
+        head = raw[HEADER_BYTES + row * ENTRY_BYTES :][4:ENTRY_BYTES]
+        if crc32c(body, crc32c(key, crc32c(head))) != crc:
+            raise CorruptFile(self.path, at, f"entry {seq} fails its checksum")
+        return Record(seq, ts, Op(op), key.decode(), body, session, serial)
+
+
+def batches_of(chunk: Chunk, path: str) -> Iterator[Batch]:
+    """Decode a chunk: block by block where they are large, all at once where they are small."""
+    spans = chunk.spans
+    entries = sum(header.records for _, header in spans)
+    groups = [[span] for span in spans] if entries >= _SMALL_BLOCK * len(spans) else [spans]
+    for group in groups:
+        try:
+            yield Batch.of_spans(chunk.buf, group)
+        except CorruptLog as error:
+            raise CorruptFile(path, chunk.base + group[0][0], str(error)) from None

@@ -1,0 +1,210 @@
+"""The folder of a log: names, manifests, and who may remove what.
+
+::
+
+    LOCK                     held by the one process that writes
+    RESERVE                  room for compaction on a full disk
+    manifests/0000000007     one file a version; the highest number is the log
+    segments/00000003/data   blocks, see `sirius.wal.frames` and `sirius.wal.block`
+    segments/00000003/index  where they stand, see `sirius.wal.index`
+    segments/00000004.tmp/   being built; rubbish after a crash
+    journal/                 the acceptor's memory, see `sirius.wal.journal`
+
+A segment folder is rubbish if no manifest file names it. So to retire what compaction replaced is to remove an old
+manifest file, once nobody can be reading by it, and to sweep.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sirius.errors import CorruptLog, LogLocked, MissingSegment, NotALog
+from sirius.types import SegmentId
+from sirius.wal.fs import FileSystem, Lock, remove_tree
+from sirius.wal.manifest import Manifest, SegmentInfo, State
+from sirius.wal.segment import DATA, read_whole, write_whole
+
+MANIFESTS = "manifests"
+SEGMENTS = "segments"
+LOCK = "LOCK"
+BUILDING = ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where a log's files are, and how its manifests are read and written."""
+
+    fs: FileSystem
+    root: str
+
+    def segment_dir(self, segment: SegmentId | int) -> str:
+        return f"{self.root}/{SEGMENTS}/{segment:08d}"
+
+    def building_dir(self, segment: SegmentId | int) -> str:
+        return self.segment_dir(segment) + BUILDING
+
+    def manifest_path(self, version: int) -> str:
+        return f"{self.root}/{MANIFESTS}/{version:010d}"
+
+    def is_log(self) -> bool:
+        """Say whether the folder has the shape of a log of ours."""
+        return self.fs.isdir(f"{self.root}/{MANIFESTS}")
+
+    def lock(self) -> Lock:
+        """Take the writer's lock."""
+        try:
+            return self.fs.lock(f"{self.root}/{LOCK}")
+        except BlockingIOError:
+            raise LogLocked(f"{self.root} is open for writing in another place") from None
+
+    def lay_out(self) -> None:
+        """Make the folders of a new log; those that are there stay."""
+        for path in (self.root, f"{self.root}/{MANIFESTS}", f"{self.root}/{SEGMENTS}"):
+            if not self.fs.isdir(path):
+                self.fs.mkdir(path)
+        self.fs.sync_dir(self.root)
+        self.fs.sync_dir(_parent(self.root))
+
+    def versions(self) -> list[int]:
+        """Return the numbers of the manifests that are there, newest first."""
+        names = self.fs.listdir(f"{self.root}/{MANIFESTS}")
+        return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+
+    def read(self, version: int) -> Manifest:
+        path = self.manifest_path(version)
+        return Manifest.decode(read_whole(self.fs, path), path)
+
+    def home(self) -> tuple[int, int]:
+        """Return the numbers by which this folder is told from its copies."""
+        lock = f"{self.root}/{LOCK}"
+        return (
+            self.fs.identity(self.root),
+            self.fs.identity(lock) if self.fs.exists(lock) else 0,
+        )
+
+    def is_copy(self, manifest: Manifest) -> bool:
+        """Say whether this folder was copied from the one in which the manifest was written."""
+        return not any(a == b for a, b in zip(self.home(), manifest.home, strict=True))
+
+    def load(self) -> Manifest:
+        """Return the manifest in force. In a copy, that is the newest of which everything is there."""
+        if not self.is_log():
+            raise NotALog(f"{self.root} is not a Sirius log")
+        versions = self.versions()
+        if not versions:
+            raise NotALog(
+                f"{self.root} is a Sirius log that was never finished: it has no manifest"
+            )
+        newest = self.read(versions[0])
+        missing = self.missing(newest)
+        if missing and self.is_copy(newest):
+            for version in versions[1:]:
+                manifest = self.read(version)
+                if not self.missing(manifest):
+                    return manifest
+        if missing:
+            raise MissingSegment(f"{self.root}: {missing}; manifest {newest.version} names it")
+        return newest
+
+    def missing(self, manifest: Manifest) -> str | None:
+        """Say which segment of a manifest is not there or too short."""
+        for info in manifest.segments:
+            if info.state != State.QUARANTINED and (problem := self._absent(info)):
+                return problem
+        return None
+
+    def _absent(self, info: SegmentInfo) -> str | None:
+        path = f"{self.segment_dir(info.id)}/{DATA}"
+        if not self.fs.exists(path):
+            return f"segment {info.id} is missing"
+        if info.state == State.ACTIVE:
+            return None
+        file = self.fs.open(path, "r")
+        try:
+            size = file.size()
+        finally:
+            file.close()
+        return f"segment {info.id} has {size} of {info.bytes} bytes" if size < info.bytes else None
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make a manifest the one in force. When this returns it is so, for good."""
+        manifest.check()
+        path = self.manifest_path(manifest.version)
+        write_whole(self.fs, path + BUILDING, manifest.encode())
+        self.fs.sync_dir(f"{self.root}/{SEGMENTS}")
+        self.fs.replace(path + BUILDING, path)
+        self.fs.sync_dir(f"{self.root}/{MANIFESTS}")
+
+    def publish_segment(self, segment: SegmentId | int) -> None:
+        """Give a finished segment its final name. It counts once a manifest names it."""
+        self.fs.replace(self.building_dir(segment), self.segment_dir(segment))
+
+    def sweep(self, keep_building: bool) -> None:
+        """Remove every segment folder that no manifest names."""
+        named = {info.name for version in self.versions() for info in self._named(version)}
+        for name in self.fs.listdir(f"{self.root}/{SEGMENTS}"):
+            building = name.endswith(BUILDING)
+            if name not in named and not (building and keep_building):
+                remove_tree(self.fs, f"{self.root}/{SEGMENTS}/{name}")
+
+    def _named(self, version: int) -> tuple[SegmentInfo, ...]:
+        try:
+            return self.read(version).segments
+        except (CorruptLog, FileNotFoundError):
+            return ()
+
+    def remove_manifest(self, version: int) -> None:
+        remove_tree(self.fs, self.manifest_path(version))
+
+
+class Retirement:
+    """Removes old manifests, and what only they name, when nobody can need them any more.
+
+    A version is kept while a snapshot in this process pins it, and for `after_s` seconds since it was superseded, for
+    readers in other processes and for plain copies of the folder.
+    """
+
+    def __init__(self, store: Store, after_s: float, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._after_s = after_s
+        self._clock = clock
+        self._deadlines: dict[int, float] = {}
+        self._pins: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def pin(self, version: int) -> None:
+        with self._lock:
+            self._pins[version] += 1
+
+    def unpin(self, version: int) -> None:
+        with self._lock:
+            self._pins[version] -= 1
+
+    def supersede(self, version: int) -> None:
+        """From now on `version` is history."""
+        with self._lock:
+            self._deadlines.setdefault(version, self._clock() + self._after_s)
+
+    def run(self, *, at_once: bool = False) -> int:
+        """Remove what is due (or, for a full disk, all that is not pinned); return how many versions went."""
+        with self._lock:
+            now = self._clock()
+            due = [
+                version
+                for version, deadline in self._deadlines.items()
+                if (at_once or deadline <= now) and not self._pins[version]
+            ]
+            for version in due:
+                del self._deadlines[version]
+                self._store.remove_manifest(version)
+            if due:
+                self._store.sweep(keep_building=True)
+        return len(due)
+
+
+def _parent(path: str) -> str:
+    head, _, _ = path.rstrip("/").rpartition("/")
+    return head or ("/" if path.startswith("/") else ".")

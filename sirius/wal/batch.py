@@ -8,9 +8,7 @@ fast as one of full blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from io import BytesIO, StringIO
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,36 +19,121 @@ from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER_BYTES, Block, Entries, H
 from sirius.wal.record import CONTROL_FROM, Op, Record
 
 Mask = npt.NDArray[np.bool_]
+Lengths = npt.NDArray[np.uint32]
 _OPS = {int(op): op for op in Op}
 
 
-@dataclass(frozen=True, slots=True)
+class Column:
+    """Pieces of a buffer, one an entry: the keys or the bodies.
+
+    A dense column is what a block holds: pieces end to end from `base` on, `total` bytes in all. Any other column
+    knows where each piece begins.
+    """
+
+    __slots__ = ("_base", "_dense", "_starts", "_total", "buf", "lengths")
+
+    def __init__(
+        self, buf: bytes, lengths: Lengths, base: int, total: int, starts: Ints | None = None
+    ) -> None:
+        self.buf = buf
+        self.lengths = lengths
+        self._base = base
+        self._total = total
+        self._starts = starts
+        self._dense = starts is None
+
+    @property
+    def starts(self) -> Ints:
+        """Where each piece begins in the buffer."""
+        if self._starts is None:
+            ends = np.cumsum(self.lengths, dtype=np.int64)
+            self._check(int(ends[-1]) if len(ends) else 0)
+            ends += self._base
+            self._starts = ends - self.lengths
+        return self._starts
+
+    def _check(self, total: int) -> None:
+        if total != self._total:
+            raise CorruptLog(f"the lengths in a block add up to {total}, not {self._total}")
+
+    def pieces(self) -> list[bytes]:
+        """Return every piece. Reading them off a stream is twice as fast as slicing."""
+        if not self._dense:
+            starts, ends, buf = self.starts, self.starts + self.lengths, self.buf
+            return [buf[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        stream = BytesIO(self.buf)
+        stream.seek(self._base)
+        pieces = list(map(stream.read, self.lengths.tolist()))
+        self._check(stream.tell() - self._base)
+        return pieces
+
+    def blob(self) -> bytes:
+        """Return all pieces end to end."""
+        if self._dense:
+            self._check(int(self.lengths.sum(dtype=np.int64)))
+            return self.buf[self._base : self._base + self._total]
+        return b"".join(self.pieces())
+
+    def texts(self) -> list[str]:
+        """Return every piece as text; one decoding does for a dense column of ASCII."""
+        if self._dense:
+            blob = self.buf[self._base : self._base + self._total]
+            if blob.isascii():
+                stream = StringIO(blob.decode(), newline="")
+                texts = list(map(stream.read, self.lengths.tolist()))
+                self._check(stream.tell())
+                return texts
+        return [piece.decode() for piece in self.pieces()]
+
+    def pick(self, which: Mask | slice) -> Column:
+        """Keep some of the pieces."""
+        return Column(self.buf, self.lengths[which], 0, 0, self.starts[which])
+
+
 class Batch:
     """Entries in order of sequence, covering `first` to `last` completely.
 
-    `entries` has the columns of a block's entries (see `sirius.wal.block`); `key_at` and `body_at` say where in `buf`
-    each key and body begins.
+    `entries` has the columns of a block's entries (see `sirius.wal.block`). Not changed once made.
     """
 
-    buf: bytes
-    first: Seq
-    last: Seq
-    entries: Entries
-    key_at: Ints
-    body_at: Ints
+    __slots__ = ("body_column", "entries", "first", "key_column", "last")
+
+    def __init__(
+        self, first: int, last: int, entries: Entries, keys: Column, bodies: Column
+    ) -> None:
+        self.first = Seq(first)
+        self.last = Seq(last)
+        self.entries = entries
+        self.key_column = keys
+        self.body_column = bodies
 
     @classmethod
-    def of(cls, block: Block) -> Self:
+    def of(cls, block: Block) -> Batch:
         """Decode one block."""
-        return cls.of_spans(block.raw, [(0, block.header)])
+        return cls.of_span(block.raw, 0, block.header)
 
     @classmethod
-    def of_spans(cls, buf: bytes, spans: Sequence[tuple[int, Header]]) -> Self:
-        """Decode verified blocks that follow each other, given where each begins in `buf`."""
-        first, last = Seq(spans[0][1].first), Seq(spans[-1][1].last)
-        if len(spans) == 1:
-            return cls(buf, first, last, *_columns_of_one(buf, *spans[0]))
-        return cls(buf, first, last, *_columns_of_many(buf, spans))
+    def hole(cls, first: int, last: int) -> Batch:
+        """Return a batch that covers a range with no entry at all."""
+        return cls.of(Block.hole(first, last))
+
+    @classmethod
+    def of_span(cls, buf: bytes, at: int, header: Header) -> Batch:
+        """Decode a verified block that begins at `at`."""
+        entries = np.frombuffer(buf, ENTRY, header.records, at + HEADER_BYTES)
+        keys_at = at + HEADER_BYTES + header.records * ENTRY_BYTES
+        bodies_at = keys_at + header.keys_len
+        keys = Column(buf, entries["key_len"], keys_at, header.keys_len)
+        bodies = Column(buf, entries["body_len"], bodies_at, header.bodies_len)
+        return cls(header.first, header.last, entries, keys, bodies)
+
+    @classmethod
+    def of_spans(cls, buf: bytes, spans: Sequence[tuple[int, Header]]) -> Batch:
+        """Decode verified blocks that follow each other, given where each begins: all at once."""
+        rows = _Rows(buf, spans)
+        keys = Column(buf, rows.entries["key_len"], 0, 0, rows.key_starts())
+        bodies = Column(buf, rows.entries["body_len"], 0, 0, rows.body_starts())
+        return cls(spans[0][1].first, spans[-1][1].last, rows.entries, keys, bodies)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -70,21 +153,17 @@ class Batch:
         """How many sequence numbers of the range have no entry."""
         return self.last - self.first + 1 - len(self.entries)
 
+    def keys(self) -> list[str]:
+        """Return every key."""
+        return self.key_column.texts()
+
     def key_blobs(self) -> list[bytes]:
         """Return every key as it stands in the log."""
-        return _pieces(self.buf, self.key_at, self.entries["key_len"])
+        return self.key_column.pieces()
 
     def bodies(self) -> list[bytes]:
         """Return every body."""
-        return _pieces(self.buf, self.body_at, self.entries["body_len"])
-
-    def keys(self) -> list[str]:
-        """Return every key. One decoding for all of them where they stand together and are ASCII."""
-        lengths = self.entries["key_len"]
-        run = _run(self.key_at, lengths)
-        if run is not None and (blob := self.buf[run]).isascii():
-            return list(map(StringIO(blob.decode(), newline="").read, lengths.tolist()))
-        return [key.decode() for key in self.key_blobs()]
+        return self.body_column.pieces()
 
     def records(self) -> Iterator[Record]:
         """Go through the entries one by one; control entries are among them."""
@@ -104,14 +183,7 @@ class Batch:
         """Keep the entries that `mask` picks; the others become holes."""
         if bool(mask.all()):
             return self
-        return Batch(
-            self.buf,
-            self.first,
-            self.last,
-            self.entries[mask],
-            self.key_at[mask],
-            self.body_at[mask],
-        )
+        return self._pick(mask, self.first, self.last)
 
     def updates(self) -> Batch:
         """Keep what a handler sees: no control entries."""
@@ -121,69 +193,46 @@ class Batch:
         """Narrow the covered range."""
         if first <= self.first and self.last <= last:
             return self
-        low, high = (int(at) for at in np.searchsorted(self.seq, np.array([first, last + 1], "u8")))
-        return Batch(
-            self.buf,
-            Seq(max(first, self.first)),
-            Seq(min(last, self.last)),
-            self.entries[low:high],
-            self.key_at[low:high],
-            self.body_at[low:high],
-        )
+        low, high = np.searchsorted(self.seq, np.array([first, last + 1], np.uint64)).tolist()
+        return self._pick(slice(low, high), max(first, self.first), min(last, self.last))
+
+    def _pick(self, which: Mask | slice, first: int, last: int) -> Batch:
+        keys, bodies = self.key_column.pick(which), self.body_column.pick(which)
+        return Batch(first, last, self.entries[which], keys, bodies)
 
     def block(self) -> Block:
         """Put the entries into one block of their own, checksums untouched."""
         return seal(self.first, self.last, self.entries, self.key_blobs(), self.bodies())
 
 
-def _run(at: Ints, lengths: npt.NDArray[np.uint32]) -> slice | None:
-    """Return where pieces stand in a buffer if they stand end to end."""
-    if not len(at):
-        return None
-    low, high = int(at[0]), int(at[-1]) + int(lengths[-1])
-    return slice(low, high) if high - low == int(lengths.sum(dtype=np.int64)) else None
+class _Rows:
+    """The entries of many blocks, gathered without a Python loop over them."""
 
+    def __init__(self, buf: bytes, spans: Sequence[tuple[int, Header]]) -> None:
+        at = np.array([span[0] for span in spans], np.int64)
+        fields = [(h.records, h.keys_len, h.bodies_len) for _, h in spans]
+        self._counts, self._keys_len, self._bodies_len = np.array(fields, np.int64).T
+        self._keys_at = at + HEADER_BYTES + self._counts * ENTRY_BYTES
+        self._block_of = np.repeat(np.arange(len(spans)), self._counts)
+        self._first_row = np.cumsum(self._counts) - self._counts
+        row_in_block = np.arange(len(self._block_of)) - self._first_row[self._block_of]
+        entries_at = (at + HEADER_BYTES)[self._block_of] + row_in_block * ENTRY_BYTES
+        self.entries = _gather(buf, entries_at)
 
-def _pieces(buf: bytes, at: Ints, lengths: npt.NDArray[np.uint32]) -> list[bytes]:
-    """Cut pieces out of a buffer. Reading them off a stream is twice as fast as slicing."""
-    run = _run(at, lengths)
-    if run is not None:
-        return list(map(BytesIO(buf[run]).read, lengths.tolist()))
-    return [buf[a:b] for a, b in zip(at.tolist(), (at + lengths).tolist(), strict=True)]
+    def key_starts(self) -> Ints:
+        return self._starts(self.entries["key_len"], self._keys_at, self._keys_len)
 
+    def body_starts(self) -> Ints:
+        bodies_at = self._keys_at + self._keys_len
+        return self._starts(self.entries["body_len"], bodies_at, self._bodies_len)
 
-def _columns_of_one(buf: bytes, at: int, header: Header) -> tuple[Entries, Ints, Ints]:
-    entries = np.frombuffer(buf, ENTRY, header.records, at + HEADER_BYTES)
-    keys_at = at + HEADER_BYTES + header.records * ENTRY_BYTES
-    key_at = _starts(entries["key_len"], keys_at, header.keys_len)
-    body_at = _starts(entries["body_len"], keys_at + header.keys_len, header.bodies_len)
-    return entries, key_at, body_at
-
-
-def _starts(lengths: npt.NDArray[np.uint32], at: int, total: int) -> Ints:
-    ends = np.cumsum(lengths, dtype=np.int64)
-    if total != (int(ends[-1]) if len(ends) else 0):
-        raise CorruptLog("the lengths in a block do not add up")
-    ends += at
-    starts: Ints = ends - lengths
-    return starts
-
-
-def _columns_of_many(buf: bytes, spans: Sequence[tuple[int, Header]]) -> tuple[Entries, Ints, Ints]:
-    """Gather the columns of many blocks at once: no Python loop over entries or blocks."""
-    at = np.array([span[0] for span in spans], np.int64)
-    fields = np.array([(h.records, h.keys_len, h.bodies_len) for _, h in spans], np.int64)
-    counts, keys_len = fields[:, 0], fields[:, 1]
-    row_block = np.repeat(np.arange(len(spans)), counts)
-    block_row = np.cumsum(counts) - counts
-    row_in_block = np.arange(len(row_block)) - block_row[row_block]
-    entries = _gather(buf, (at + HEADER_BYTES)[row_block] + row_in_block * ENTRY_BYTES)
-    keys_at = at + HEADER_BYTES + counts * ENTRY_BYTES
-    key_at = _starts_in(entries["key_len"], row_block, block_row, counts, keys_at, fields[:, 1])
-    body_at = _starts_in(
-        entries["body_len"], row_block, block_row, counts, keys_at + keys_len, fields[:, 2]
-    )
-    return entries, key_at, body_at
+    def _starts(self, lengths: Lengths, at: Ints, totals: Ints) -> Ints:
+        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
+        before = ends[self._first_row]
+        if bool((ends[self._first_row + self._counts] - before != totals).any()):
+            raise CorruptLog("the lengths in a block do not add up")
+        starts: Ints = ends[:-1] + (at - before)[self._block_of]
+        return starts
 
 
 def _gather(buf: bytes, at: Ints) -> Entries:
@@ -193,19 +242,3 @@ def _gather(buf: bytes, at: Ints) -> Entries:
     windows = np.lib.stride_tricks.sliding_window_view(octets, ENTRY_BYTES)
     rows: Entries = np.ascontiguousarray(windows[at]).view(ENTRY).reshape(-1)
     return rows
-
-
-def _starts_in(
-    lengths: npt.NDArray[np.uint32],
-    row_block: Ints,
-    block_row: Ints,
-    counts: Ints,
-    at: Ints,
-    totals: Ints,
-) -> Ints:
-    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
-    before = ends[block_row]
-    if bool((ends[block_row + counts] - before != totals).any()):
-        raise CorruptLog("the lengths in a block do not add up")
-    starts: Ints = ends[:-1] + (at - before)[row_block]
-    return starts

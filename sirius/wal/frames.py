@@ -167,11 +167,13 @@ class Walk:
 
     def _take(self, chunk: Chunk) -> int:
         """Move over the whole frames of a chunk; return how many bytes the next frame needs."""
-        buf, base, at = memoryview(chunk.buf), chunk.base, 0
-        while at < len(buf) and self.fault is None:
-            is_mark = buf[at : at + 4].tobytes() == MARK_MAGIC
+        buf, base, at, length = memoryview(chunk.buf), chunk.base, 0, len(chunk.buf)
+        while at < length:
+            is_mark = chunk.buf.startswith(MARK_MAGIC, at)
             size = self._mark(buf, at) if is_mark else self._block(chunk, buf, at)
-            if size > len(buf) - at:
+            if self.fault is not None:
+                break
+            if size > length - at:
                 return self._more(size, base + at)
             at += size
             self.position = base + at
@@ -184,31 +186,30 @@ class Walk:
 
     def _mark(self, buf: memoryview, at: int) -> int:
         if at + MARK_BYTES <= len(buf):
-            mark = parse_mark(buf[at : at + MARK_BYTES], self.position, self.header)
-            if mark is None:
+            self.mark = parse_mark(buf[at : at + MARK_BYTES], self.position, self.header)
+            if self.mark is None:
                 self.fault = "a mark fails its checksum or stands in the wrong place"
-                return 0
-            self.mark = mark
         return MARK_BYTES
 
     def _block(self, chunk: Chunk, buf: memoryview, at: int) -> int:
-        if at + HEADER_BYTES > len(buf):
+        payload_at = at + HEADER_BYTES
+        if payload_at > len(buf):
             return HEADER_BYTES
         header = Header._make(HEADER.unpack_from(buf, at))
-        fault = header_fault(header, buf[at : at + HEADER_BYTES], self.limits)
-        if fault is None and header.first != self.next_first:
-            fault = f"a block that begins at sequence {header.first} stands where {self.next_first} belongs"
-        if fault is not None:
-            self.fault = fault
-            return 0
         size = header.size
-        if at + size > len(buf):
-            return size
-        if self.payloads and crc32c(buf[at + HEADER_BYTES : at + size]) != header.payload_crc:
-            self.fault = "a block's payload checksum does not match"
-            return 0
-        chunk.spans.append((at, header))
-        self.next_first = header.last + 1
+        fault = header_fault(header, buf[at:payload_at], self.limits)
+        if fault is None and header.first != self.next_first:
+            fault = (
+                f"a block that begins at sequence {header.first} stands where "
+                f"{self.next_first} belongs"
+            )
+        if fault is None and at + size <= len(buf):
+            if self.payloads and crc32c(buf[payload_at : at + size]) != header.payload_crc:
+                fault = "a block's payload checksum does not match"
+            else:
+                chunk.spans.append((at, header))
+                self.next_first = header.last + 1
+        self.fault = fault
         return size
 
 

@@ -19,7 +19,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
@@ -27,12 +27,15 @@ from sirius.errors import DiskFull, LogClosed, LogError, LogFailed, OutOfOrder, 
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
+from sirius.wal.compaction import CompactionPolicy, CompactionResult
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import Op, Record, Update, key_bytes
 from sirius.wal.recovery import recover_active
+from sirius.wal.reserve import Reserve
+from sirius.wal.rewrite import compact
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
 from sirius.wal.store import Retirement, Store
@@ -67,6 +70,8 @@ class Log:
             raise
         self._manifest_lock = threading.RLock()
         self._commit_lock = threading.Lock()
+        self._compact_lock = threading.Lock()
+        self._reserve = Reserve(store.fs, f"{store.root}/RESERVE", config.reserve_bytes)
         self._changed = threading.Condition()
         self._pending: list[Block] = []
         self._pending_bytes = 0
@@ -183,6 +188,11 @@ class Log:
     def failure(self) -> LogError | None:
         """Why the log takes no more appends, if it does not."""
         return self._failure
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether appends are refused for want of room."""
+        return isinstance(self._failure, DiskFull)
 
     @property
     def tombstone_floor(self) -> Seq:
@@ -331,7 +341,7 @@ class Log:
     def resume(self) -> None:
         """Take appends again after a full disk, from `durable_seq` on."""
         with self._commit_lock, self._changed:
-            if isinstance(self._failure, DiskFull):
+            if self.disk_full:
                 self._failure = None
                 self._appended = self._durable = self._writer.last
 
@@ -356,6 +366,68 @@ class Log:
         self._store.commit(rotated)
         self._retirement.supersede(manifest.version)
         return rotated, writer
+
+    def reserve_segment(self) -> SegmentId:
+        """Give out the id of a segment to be built."""
+        with self._manifest_lock:
+            self._manifest, segment = self._manifest.reserve()
+            return segment
+
+    def swap(
+        self, old: Sequence[SegmentId], new: Sequence[SegmentInfo], tombstone_floor: int = 0
+    ) -> None:
+        """Put finished segments, built under their temporary names, in the place of neighbours. Atomic."""
+        with self._manifest_lock:
+            before = self._manifest
+            after = before.swap(old, new, tombstone_floor)
+            for info in new:
+                self._store.publish_segment(info.id)
+            self._store.commit(after)
+            self._manifest = after
+            self._retirement.supersede(before.version)
+            for segment in old:
+                self._cache.forget(segment)
+            self._retirement.run()
+
+    def quarantine(self, segment: SegmentId, reason: str) -> None:
+        """Set a damaged sealed segment apart: its range is unavailable until it is repaired."""
+        with self._manifest_lock:
+            before = self._manifest
+            after = before.quarantine(segment, reason)
+            self._store.commit(after)
+            self._manifest = after
+            self._retirement.supersede(before.version)
+            self._cache.forget(segment)
+
+    def tag(self, **tags: str) -> None:
+        """Remember small facts of the layers above in the manifest."""
+        with self._manifest_lock:
+            before = self._manifest
+            self._store.commit(after := before.tagged(**tags))
+            self._manifest = after
+            self._retirement.supersede(before.version)
+
+    def retire(self, *, at_once: bool = False) -> int:
+        """Remove what compaction replaced and nobody can need any more; return how many versions went."""
+        with self._manifest_lock:
+            return self._retirement.run(at_once=at_once)
+
+    def compact(
+        self,
+        policy: CompactionPolicy | None = None,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> CompactionResult:
+        """Run one compaction pass in the caller's thread. Appends and readers go on meanwhile.
+
+        `on_progress` gets bytes done and bytes in all; `should_stop` is asked often, and what was swapped in
+        before it said yes stays. A damaged segment that the pass meets is set apart.
+        """
+        with self._compact_lock, self._reserve.lent(self.disk_full):
+            if self.disk_full:
+                self.retire(at_once=True)
+            return compact(self, policy or CompactionPolicy(), should_stop, on_progress)
 
     # ------------------------------------------------------------------ reading
 

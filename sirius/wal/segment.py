@@ -314,10 +314,11 @@ class Segment:
 def batches_of(chunk: Chunk, path: str) -> Iterator[Batch]:
     """Decode a chunk: block by block where they are large, all at once where they are small."""
     spans = chunk.spans
-    entries = sum(header.records for _, header in spans)
-    groups = [[span] for span in spans] if entries >= _SMALL_BLOCK * len(spans) else [spans]
-    for group in groups:
-        try:
-            yield Batch.of_spans(chunk.buf, group)
-        except CorruptLog as error:
-            raise CorruptFile(path, chunk.base + group[0][0], str(error)) from None
+    try:
+        if sum(header.records for _, header in spans) < _SMALL_BLOCK * len(spans):
+            yield Batch.of_spans(chunk.buf, spans)
+            return
+        for at, header in spans:
+            yield Batch.of_span(chunk.buf, at, header)
+    except CorruptLog as error:
+        raise CorruptFile(path, chunk.base, str(error)) from None

@@ -115,6 +115,13 @@ class Snapshot:
             for batch in batches_of(chunk, segment.path):
                 yield batch.between(first, last)
 
+    def segment_batches(self, info: SegmentInfo) -> Iterator[Batch]:
+        """Yield all decoded entries of one segment, as far as it counts."""
+        if (end := self._end_of(info)) >= info.first:
+            segment, index = self._reader(info)
+            for chunk in segment.chunks(index, info.first, end):
+                yield from batches_of(chunk, segment.path)
+
     def records(self, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Yield entries one by one, control entries among them."""
         for batch in self.batches(first, last):

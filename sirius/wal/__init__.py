@@ -9,6 +9,7 @@
 
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
+from sirius.wal.compaction import CompactionPolicy, CompactionResult
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.log import Log
@@ -16,10 +17,14 @@ from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.reader import LogReader
 from sirius.wal.record import Limits, Op, Record, Update
 from sirius.wal.snapshot import Snapshot
+from sirius.wal.state import Difference, StateDigest, diff, state_digest
 
 __all__ = [
     "Batch",
     "Block",
+    "CompactionPolicy",
+    "CompactionResult",
+    "Difference",
     "Durability",
     "FileSystem",
     "Limits",
@@ -33,6 +38,9 @@ __all__ = [
     "SegmentInfo",
     "Snapshot",
     "State",
+    "StateDigest",
     "Update",
+    "diff",
     "encode",
+    "state_digest",
 ]

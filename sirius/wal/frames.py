@@ -21,8 +21,8 @@ sync has returned. So whatever a crash destroys lies behind the last mark. When 
 
 - a valid mark behind that byte proves that the byte had been on disk: this is **corruption**;
 - no mark behind it, and the last mark in front says `fsync`: a **torn tail**, never acknowledged, cut off;
-- no mark behind it, and the last mark says `os` (the kernel decided what to write when): torn if nothing valid
-  follows; if a valid block follows we do not guess, and it counts as corruption.
+- no synced mark behind it, and the last mark in front says `os` (the kernel decided what to write when) or there is
+  none: torn if nothing valid follows; if a valid frame follows we do not guess, and it counts as corruption.
 
 A mark carries its own offset and the file's unique id, so bytes that look like one inside somebody's body prove
 nothing. A zero-filled tail holds no magic and does not parse.
@@ -34,18 +34,18 @@ index file ends may believe that index without reading the data.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from crc32c import crc32c
 
-from sirius.errors import CorruptFile, NotALog
-from sirius.types import ByteOffset
+from sirius.errors import CorruptFile, DiskFull, LogFailed, NotALog
+from sirius.types import ByteOffset, Seq
 from sirius.wal import block as _block
 from sirius.wal.block import HEADER, HEADER_BYTES, Header, header_fault
-from sirius.wal.fs import File
+from sirius.wal.fs import File, is_full
 from sirius.wal.record import DEFAULT_LIMITS, Limits
 
 FILE_MAGIC: Final = b"SIRIUSWL"
@@ -149,6 +149,8 @@ class Walk:
     position: int
     end: int
     next_first: int
+    magic: ClassVar[bytes] = _block.MAGIC
+    """What every frame but a mark begins with. Another kind of file has a subclass with its own `_frame`."""
     limits: Limits = DEFAULT_LIMITS
     payloads: bool = True
     fault: str | None = None
@@ -158,7 +160,11 @@ class Walk:
         """Yield chunks of whole blocks. Memory: one chunk, or one block where that is larger."""
         wanted = chunk_bytes
         while self.fault is None and self.position < self.end:
-            buf = self.file.read(self.position, min(wanted, self.end - self.position))
+            length = min(wanted, self.end - self.position)
+            buf = self.file.read(self.position, length)
+            if len(buf) < length:
+                # The writer took something back while this reader was looking.
+                self.end = self.position + len(buf)
             chunk = Chunk(buf, ByteOffset(self.position))
             needed = self._take(chunk)
             if chunk.spans:
@@ -170,7 +176,7 @@ class Walk:
         buf, base, at, length = memoryview(chunk.buf), chunk.base, 0, len(chunk.buf)
         while at < length:
             is_mark = chunk.buf.startswith(MARK_MAGIC, at)
-            size = self._mark(buf, at) if is_mark else self._block(chunk, buf, at)
+            size = self._mark(buf, at) if is_mark else self._frame(chunk, buf, at)
             if self.fault is not None:
                 break
             if size > length - at:
@@ -186,12 +192,15 @@ class Walk:
 
     def _mark(self, buf: memoryview, at: int) -> int:
         if at + MARK_BYTES <= len(buf):
-            self.mark = parse_mark(buf[at : at + MARK_BYTES], self.position, self.header)
-            if self.mark is None:
+            mark = parse_mark(buf[at : at + MARK_BYTES], self.position, self.header)
+            if mark is None:
                 self.fault = "a mark fails its checksum or stands in the wrong place"
+            else:
+                self.mark = mark
         return MARK_BYTES
 
-    def _block(self, chunk: Chunk, buf: memoryview, at: int) -> int:
+    def _frame(self, chunk: Chunk, buf: memoryview, at: int) -> int:
+        """Check the frame at `at`, which is no mark; return its size, or what is needed to know it."""
         payload_at = at + HEADER_BYTES
         if payload_at > len(buf):
             return HEADER_BYTES
@@ -212,6 +221,70 @@ class Walk:
         self.fault = fault
         return size
 
+    def whole_at(self, at: int) -> bool:
+        """Say whether a whole frame stands at `at` that could belong there."""
+        return _valid_block(self, at) is not None
+
+
+class FrameWriter:
+    """Appends to one file of frames: all or nothing, and never again after a failure but a full disk."""
+
+    def __init__(self, file: File, path: str, header: FileHeader) -> None:
+        self._file = file
+        self._path = path
+        self.header = header
+        self.size = file.size()
+        self.last = Seq(header.first - 1)
+        self._index_crc = 0
+
+    def write(self, buffers: Sequence[bytes]) -> None:
+        """Append. If that fails nothing of it is left in the file."""
+        try:
+            self._file.append(buffers)
+        except OSError as error:
+            self._take_back(error)
+            if is_full(error):
+                raise DiskFull(f"{self._path}: the disk is full: {error.strerror}") from error
+            raise LogFailed(f"{self._path}: write failed: {error}") from error
+        self.size += sum(map(len, buffers))
+
+    def _take_back(self, error: OSError) -> None:
+        try:
+            self._file.truncate(self.size)
+        except OSError as second:
+            raise LogFailed(f"{self._path}: write failed: {error}, then {second}") from error
+
+    def sync(self) -> None:
+        """Put all that was appended on disk. A failure is final: the pages may be gone for good."""
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise LogFailed(f"{self._path}: sync failed and is not retried: {error}") from error
+
+    def mark(self, mode: Mode, *, synced: bool = True) -> None:
+        """Write a mark. `synced` may be said only when all that was appended is on disk."""
+        self.write([self._mark(mode, synced, self.size)])
+
+    def _mark(self, mode: Mode, synced: bool, at: int) -> bytes:
+        place = (self.header.uid, self.header.segment, at)
+        return Mark(mode, synced, self._index_crc, *place, self.last).encode()
+
+    def go_on_after(self, walk: Walk, mode: Mode) -> None:
+        """Go on with a file that was walked through: cut what is torn, mark what is good."""
+        if self.size > walk.position:
+            self._file.truncate(walk.position)
+            self.size = walk.position
+            self.sync()
+        mark, wanted = walk.mark, (mode, True, walk.position - MARK_BYTES)
+        if mark is None or (mark.mode, mark.synced, mark.offset) != wanted:
+            # Synced, because it may change the mode by which the next torn tail is judged.
+            self.mark(mode)
+            self.sync()
+
+    def abandon(self) -> None:
+        """Let go of the file as it is."""
+        self._file.close()
+
 
 class End(Enum):
     """How a file of frames ends."""
@@ -225,19 +298,15 @@ def diagnose(walk: Walk) -> End:
     """Tell a clean end, a torn tail and corruption apart, for a walk that went to the file's end."""
     if walk.fault is None:
         return End.CLEAN
-    if _mark_behind(walk):
+    if any(mark.synced for mark in marks_behind(walk)):
         return End.CORRUPT
-    if walk.mark is None or walk.mark.mode == Mode.FSYNC:
+    if walk.mark is not None and walk.mark.mode == Mode.FSYNC:
         return End.TORN
-    return End.CORRUPT if _block_behind(walk) else End.TORN
+    return End.CORRUPT if _frame_behind(walk) else End.TORN
 
 
-def _mark_behind(walk: Walk) -> bool:
-    return any(mark.synced for mark in marks_behind(walk))
-
-
-def _block_behind(walk: Walk) -> bool:
-    return any(True for _ in blocks_behind(walk))
+def _frame_behind(walk: Walk) -> bool:
+    return any(True for _ in marks_behind(walk)) or any(map(walk.whole_at, _find(walk, walk.magic)))
 
 
 def marks_behind(walk: Walk) -> Iterator[Mark]:

@@ -4,10 +4,6 @@ Compaction has to know which keys it has seen. It keeps a 96-bit hash of each, o
 (multiply-shift over 32-bit words, Dietzfelbinger) with multipliers drawn anew from the operating system for every
 pass: any two different keys get the same hash with probability 2⁻⁹⁶, no matter who chose the keys. With a thousand
 million keys the chance that any two of them meet is below 10⁻¹¹.
-
-The set is kept sorted by the first 64 bits. Keys that share those but not the rest (a chance of 10⁻⁶ with ten million
-keys) are not told apart but reported as `clash`; whoever asks treats them as if nothing were known, which for
-compaction means to keep the record. So nothing is ever lost for less than 96 equal bits.
 """
 
 from __future__ import annotations
@@ -124,26 +120,37 @@ class KeySet:
     def nbytes(self) -> int:
         return sum(run.high.nbytes + run.low.nbytes for run in self._runs)
 
-    def find(self, hashes: Hashes) -> tuple[Mask, Mask]:
-        """Say which hashes are in the set, and which clash with one in it. Quickest if they are sorted."""
-        found, clash = np.zeros(len(hashes), np.bool_), np.zeros(len(hashes), np.bool_)
+    def find(self, hashes: Hashes) -> Mask:
+        """Say which hashes are in the set. Quickest if they are sorted."""
+        found = np.zeros(len(hashes), np.bool_)
         for run in self._runs:
-            at = np.searchsorted(run.high, hashes.high)
-            at[at == len(run)] = 0
-            same = run.high[at] == hashes.high
-            equal = run.low[at] == hashes.low
-            found |= same & equal
-            clash |= same & ~equal
-        return found, clash & ~found
+            found |= _find_in(run, hashes)
+        return found
 
     def add(self, hashes: Hashes) -> None:
-        """Add hashes that are sorted by their high part, differ in it, and neither clash with the set nor are in it."""
+        """Add hashes that are sorted by their upper part and not in the set."""
         if not len(hashes):
             return
         self._runs.append(hashes)
         while len(self._runs) > 1 and len(self._runs[-1]) * 2 > len(self._runs[-2]):
             newer, older = self._runs.pop(), self._runs.pop()
             self._runs.append(_merge(older, newer))
+
+
+def _find_in(run: Hashes, hashes: Hashes) -> Mask:
+    found = np.zeros(len(hashes), np.bool_)
+    rows = np.arange(len(hashes))
+    at = np.searchsorted(run.high, hashes.high)
+    # One round does, unless two keys share their upper 64 bits.
+    while len(rows):
+        inside = at < len(run)
+        rows, at = rows[inside], at[inside]
+        same = run.high[at] == hashes.high[rows]
+        rows, at = rows[same], at[same]
+        equal = run.low[at] == hashes.low[rows]
+        found[rows[equal]] = True
+        rows, at = rows[~equal], at[~equal] + 1
+    return found
 
 
 def _merge(a: Hashes, b: Hashes) -> Hashes:
@@ -154,35 +161,38 @@ def _merge(a: Hashes, b: Hashes) -> Hashes:
 
 
 class Newest(NamedTuple):
-    """The last row of each distinct hash, sorted by hash, how many rows share it, and which rows clash with each other.
-
-    No row of a clash is among the first.
-    """
+    """The last row of each distinct hash, sorted by hash, and how many rows share it."""
 
     rows: Ints
     counts: Ints
-    clashing: Mask
 
 
 def newest(hashes: Hashes) -> Newest:
     """Find the last row of each distinct hash, for rows in order of sequence. O(n log n), one sort."""
+    order, same = _order(hashes)
+    starts = np.flatnonzero(np.append(True, ~same)[: len(order)])
+    ends = np.append(starts[1:], len(order)) if len(order) else starts
+    return Newest(order[ends - 1], ends - starts)
+
+
+def _order(hashes: Hashes) -> tuple[Ints, Mask]:
+    """Sort rows by hash, then by row; say which rows have the same hash as the one before."""
     count = len(hashes)
     row_bits = np.uint64((1 << max(count - 1, 1).bit_length()) - 1)
-    # One plain sort of hashes with the row in their lowest bits: six times as fast as an argsort.
+    # One plain sort of hashes with the row in their lowest bits is six times as fast as an argsort.
     packed = (hashes.high & ~row_bits) | np.arange(count, dtype=np.uint64)
     packed.sort()
     order = (packed & row_bits).astype(np.int64)
-    same = (packed[1:] & ~row_bits) == (packed[:-1] & ~row_bits)
-    picked = hashes.take(order)
-    differs = same & ((picked.high[1:] != picked.high[:-1]) | (picked.low[1:] != picked.low[:-1]))
-    last_of_group = np.append(~same, True)[:count]
-    clashing = np.zeros(count, np.bool_)
-    if bool(differs.any()):
-        groups = np.cumsum(np.append(False, ~same))
-        bad = np.isin(groups, groups[1:][differs])
-        clashing[order[bad]] = True
-        last_of_group &= ~bad
-    ends = np.flatnonzero(last_of_group)
-    starts = np.flatnonzero(np.append(True, ~same)[:count])
-    sizes = np.diff(np.append(starts, count))
-    return Newest(order[ends], sizes[np.searchsorted(starts, ends, side="right") - 1], clashing)
+    alike = (packed[1:] & ~row_bits) == (packed[:-1] & ~row_bits)
+    same = _same(hashes, order)
+    if bool((alike != same).any()):
+        # Two different keys share the bits that were left to sort by: sort by all of them.
+        order = np.lexsort((hashes.low, hashes.high)).astype(np.int64)
+        same = _same(hashes, order)
+    return order, same
+
+
+def _same(hashes: Hashes, order: Ints) -> Mask:
+    high, low = hashes.high[order], hashes.low[order]
+    same: Mask = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
+    return same

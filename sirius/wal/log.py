@@ -1,9 +1,8 @@
-"""The log: appending, syncing, rotating; and reading through snapshots.
+"""The log: appending, rotating, swapping segments; and reading through snapshots.
 
-**Writing.** `append` checks that a block continues the log and puts it into a bounded queue. One thread takes all
-that is waiting, writes it with one call, syncs once, and moves the durable point: a group commit. While it syncs, the
-next group gathers; so groups grow with load, and a lone write waits for one sync and nothing else. In mode `os` the
-caller's thread writes and nobody syncs; in mode `memory` the thread writes behind, without syncing.
+**Writing.** `append` checks that a block continues the log and queues it; a thread writes what has queued up as one
+group, syncs once and moves the durable point (`sirius.wal.commit`). In mode `os` the caller's thread writes and nobody
+syncs; in mode `memory` the thread writes behind, without syncing.
 
 **Failing.** A sync that failed is never retried, because the kernel may have dropped the pages and forgotten it: the
 log stops, and has to be opened (and so verified) again. A full disk is different: the write was taken back, so the log
@@ -23,10 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
-from sirius.errors import DiskFull, LogClosed, LogError, LogFailed, OutOfOrder, SiriusError
+from sirius.errors import DiskFull, LogError, OutOfOrder
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
+from sirius.wal.commit import GroupCommit
 from sirius.wal.compaction import CompactionPolicy, CompactionResult
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode
@@ -69,18 +69,16 @@ class Log:
             self._lock_held.release()
             raise
         self._manifest_lock = threading.RLock()
-        self._commit_lock = threading.Lock()
         self._compact_lock = threading.Lock()
         self._reserve = Reserve(store.fs, f"{store.root}/RESERVE", config.reserve_bytes)
-        self._changed = threading.Condition()
-        self._pending: list[Block] = []
-        self._pending_bytes = 0
-        self._appended = self._durable = self._writer.last
-        self._failure: LogError | None = None
         self._closed = False
-        self.on_durable: Callable[[Seq], None] | None = None
-        """Called with the new durable point after each group, on the syncing thread. It must not block."""
-        self._thread = self._start_thread()
+        self._commits = GroupCommit[Block](
+            store.root,
+            self._write_group,
+            start=self._writer.last,
+            pending_bytes_max=config.pending_bytes_max,
+            background=config.background and config.durability != Durability.OS,
+        )
 
     @classmethod
     def open(
@@ -148,13 +146,6 @@ class Log:
             self._store.fs, self._store.segment_dir(info.id), header, self._mode
         )
 
-    def _start_thread(self) -> threading.Thread | None:
-        if not self._config.background or self._config.durability == Durability.OS:
-            return None
-        thread = threading.Thread(target=self._run, name="sirius-wal-sync", daemon=True)
-        thread.start()
-        return thread
-
     # ------------------------------------------------------------------ state
 
     @property
@@ -177,22 +168,26 @@ class Log:
     @property
     def next_seq(self) -> Seq:
         """The sequence number with which the next block must begin."""
-        return Seq(self._appended + 1)
+        return Seq(self._commits.queued + 1)
 
     @property
     def durable_seq(self) -> Seq:
         """Everything up to here is as safe as the durability mode promises."""
-        return self._durable
+        return Seq(self._commits.durable)
+
+    def on_durable(self, callback: Callable[[int], None]) -> None:
+        """Have `callback` called with the new durable point after each group, on the thread that wrote it."""
+        self._commits.on_durable = callback
 
     @property
     def failure(self) -> LogError | None:
         """Why the log takes no more appends, if it does not."""
-        return self._failure
+        return self._commits.failure
 
     @property
     def disk_full(self) -> bool:
         """Whether appends are refused for want of room."""
-        return isinstance(self._failure, DiskFull)
+        return isinstance(self.failure, DiskFull)
 
     @property
     def tombstone_floor(self) -> Seq:
@@ -215,85 +210,31 @@ class Log:
 
     def write(self, updates: Iterable[Update]) -> Seq:
         """Number, encode and append updates as one block; return the last sequence number."""
-        with self._changed:
+        with self._commits.changed:
+            self._commits.wait_for_room()
             block = encode(self.next_seq, list(updates), self._now_us(), self._config.limits)
-            self._enqueue(block)
+            self._commits.queue(block, len(block), block.last)
         self._push()
         return block.last
 
     def append(self, block: Block) -> None:
         """Append a block that begins where the log ends. Waits while too much is waiting for the disk."""
-        with self._changed:
-            self._enqueue(block)
+        with self._commits.changed:
+            self._commits.wait_for_room()
+            if block.first != self.next_seq:
+                raise OutOfOrder(f"a block from {block.first} on cannot stand at {self.next_seq}")
+            self._commits.queue(block, len(block), block.last)
         self._push()
-
-    def _enqueue(self, block: Block) -> None:
-        self._check_open()
-        while self._pending_bytes > self._config.pending_bytes_max and self._thread:
-            self._changed.wait()
-            self._check_open()
-        if block.first != self._appended + 1:
-            raise OutOfOrder(f"a block from {block.first} on cannot follow {self._appended}")
-        self._pending.append(block)
-        self._pending_bytes += len(block)
-        self._appended = block.last
-        self._changed.notify_all()
 
     def _push(self) -> None:
         """In mode `os`, or when too much is waiting and nobody else writes, write now."""
-        if self._config.durability == Durability.OS or (
-            self._thread is None and self._pending_bytes > self._config.pending_bytes_max
-        ):
-            self._commit()
+        inline = self._config.durability == Durability.OS
+        if inline or (not self._config.background and self._commits.crowded):
+            self._commits.commit()
 
     def flush(self, timeout_s: float | None = None) -> Seq:
         """Return once all that was appended before is as safe as the mode promises; return that point."""
-        wanted = self._appended
-        if self._thread is None:
-            self._commit()
-        with self._changed:
-            done = self._changed.wait_for(
-                lambda: self._durable >= wanted or self._failure is not None, timeout_s
-            )
-            if self._durable < wanted and self._failure is not None:
-                raise self._failure
-        if not done:
-            raise TimeoutError(f"sequence number {wanted} was not durable after {timeout_s} s")
-        return self._durable
-
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._closed)
-                if not self._pending:
-                    return
-            try:
-                self._commit()
-            except SiriusError as error:
-                _log.error("%s: %s", self._store.root, error)
-
-    def _commit(self) -> None:
-        """Write one group: all that is waiting now."""
-        with self._commit_lock:
-            with self._changed:
-                group, self._pending = self._pending, []
-            if not group:
-                return
-            try:
-                self._write_group(group)
-            except LogError as error:
-                self._fail(error)
-                raise
-            except OSError as error:
-                failure = LogFailed(f"{self._store.root}: {error}")
-                self._fail(failure)
-                raise failure from error
-            with self._changed:
-                self._pending_bytes -= sum(map(len, group))
-                self._durable = group[-1].last
-                self._changed.notify_all()
-        if self.on_durable is not None:
-            self.on_durable(self._durable)
+        return Seq(self._commits.flush(timeout_s))
 
     def _write_group(self, group: list[Block]) -> None:
         at = 0
@@ -314,7 +255,11 @@ class Log:
         if lagging:
             writer.write_index()
         if fsync or lagging:
-            writer.mark(self._mode, synced=fsync)
+            try:
+                writer.mark(self._mode, synced=fsync)
+            except DiskFull as error:
+                # The group is safe without it; the next append will say that the disk is full.
+                _log.warning("%s: no room for a mark: %s", self._store.root, error)
 
     def _fitting(self, blocks: list[Block]) -> int:
         """Return how many of the blocks the active segment still takes; an empty one takes any block."""
@@ -330,26 +275,10 @@ class Log:
                 return count
         return len(blocks)
 
-    def _fail(self, error: LogError) -> None:
-        """Stop taking appends. What was waiting is dropped; `durable_seq` says what is in the log."""
-        with self._changed:
-            self._failure = error
-            self._pending.clear()
-            self._pending_bytes = 0
-            self._changed.notify_all()
-
     def resume(self) -> None:
         """Take appends again after a full disk, from `durable_seq` on."""
-        with self._commit_lock, self._changed:
-            if self.disk_full:
-                self._failure = None
-                self._appended = self._durable = self._writer.last
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LogClosed(f"{self._store.root} is closed")
-        if self._failure is not None:
-            raise self._failure
+        if self.disk_full:
+            self._commits.resume(self._writer.last)
 
     # ------------------------------------------------------------------ segments
 
@@ -417,7 +346,7 @@ class Log:
         policy: CompactionPolicy | None = None,
         *,
         should_stop: Callable[[], bool] = lambda: False,
-        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        on_progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> CompactionResult:
         """Run one compaction pass in the caller's thread. Appends and readers go on meanwhile.
 
@@ -435,7 +364,7 @@ class Log:
         """Return a fixed view of everything up to `durable_seq`."""
         with self._manifest_lock:
             manifest, writer = self._manifest, self._writer
-            last = min(self._durable, writer.last)
+            last = min(self.durable_seq, writer.last)
             view = ActiveView(self._cache.open(manifest.active), writer.index)
             version = manifest.version
             self._retirement.pin(version)
@@ -476,23 +405,11 @@ class Log:
 
     def close(self) -> None:
         """Write what is waiting, leave the files so that the next opener need not wonder, and unlock."""
-        with self._changed:
-            if self._closed:
-                return
+        if self._closed:
+            return
+        self._closed = True
         try:
-            if self._failure is None:
-                self.flush()
-        finally:
-            self._shut()
-
-    def _shut(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        try:
-            if self._failure is None:
+            if self._commits.close():
                 self._writer.close(self._mode)
             else:
                 self._writer.abandon()

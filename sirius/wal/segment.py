@@ -6,31 +6,32 @@ sealed, still growing, or in another process's hands.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from crc32c import crc32c
 
-from sirius.errors import CorruptFile, CorruptLog, DiskFull, LogFailed
+from sirius.errors import CorruptFile, CorruptLog
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, Block, Header, header_fault
 from sirius.wal.frames import (
     FILE_HEADER_BYTES,
-    MARK_BYTES,
     Chunk,
     FileHeader,
     FileKind,
-    Mark,
+    FrameWriter,
     Mode,
     Walk,
     read_file_header,
 )
-from sirius.wal.fs import File, FileSystem, is_full
+from sirius.wal.fs import File, FileSystem
 from sirius.wal.index import Index, encode_row, row_of
 from sirius.wal.manifest import SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Record
 
+_log = logging.getLogger("sirius.wal")
 DATA = "data"
 INDEX = "index"
 _SMALL_BLOCK = 64
@@ -66,19 +67,15 @@ def write_whole(fs: FileSystem, path: str, data: bytes) -> None:
         file.close()
 
 
-class SegmentWriter:
+class SegmentWriter(FrameWriter):
     """Appends blocks to one segment. Not thread-safe; readers may look on through `index` and `last`."""
 
     def __init__(self, fs: FileSystem, folder: str, file: File, header: FileHeader) -> None:
+        super().__init__(file, f"{folder}/{DATA}", header)
         self._fs = fs
         self._folder = folder
-        self._file = file
-        self.header = header
         self.index = Index()
-        self.size = file.size()
         self.records = 0
-        self.last = Seq(header.first - 1)
-        self._index_crc = 0
         self._unwritten: list[bytes] = []
 
     @classmethod
@@ -100,14 +97,9 @@ class SegmentWriter:
         cls, fs: FileSystem, folder: str, file: File, walk: Walk, index: Index, mode: Mode
     ) -> SegmentWriter:
         """Go on with a segment that recovery has walked through: cut what is torn, mark what is good."""
-        if file.size() > walk.position:
-            file.truncate(walk.position)
-            file.sync()
         writer = cls(fs, folder, file, walk.header)
         writer._adopt(index)
-        mark = walk.mark
-        if mark is None or (mark.mode, mark.offset) != (mode, walk.position - MARK_BYTES):
-            writer.mark(mode)
+        writer.go_on_after(walk, mode)
         return writer
 
     def _adopt(self, index: Index) -> None:
@@ -121,56 +113,29 @@ class SegmentWriter:
 
     def append(self, blocks: Sequence[Block]) -> None:
         """Write blocks as one piece. If that fails nothing of them is left in the file."""
-        self._write([block.raw for block in blocks])
+        at = self.size
+        self.write([block.raw for block in blocks])
         for block in blocks:
-            row = row_of(block.header, self.size)
+            row = row_of(block.header, at)
             self.index.append(row)
             self._unwritten.append(encode_row(row))
             self._index_crc = crc32c(self._unwritten[-1], self._index_crc)
-            self.size += len(block)
+            at += len(block)
             self.records += block.count
         self.last = blocks[-1].last
-
-    def _write(self, buffers: Sequence[bytes]) -> None:
-        try:
-            self._file.append(buffers)
-        except OSError as error:
-            self._take_back(error)
-            if is_full(error):
-                raise DiskFull(f"{self._folder}: the disk is full: {error.strerror}") from error
-            raise LogFailed(f"{self._folder}: write failed: {error}") from error
-
-    def _take_back(self, error: OSError) -> None:
-        try:
-            self._file.truncate(self.size)
-        except OSError as second:
-            raise LogFailed(f"{self._folder}: write failed: {error}, then {second}") from error
-
-    def sync(self) -> None:
-        """Put all that was appended on disk. A failure is final: the pages may be gone for good."""
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise LogFailed(f"{self._folder}: sync failed and is not retried: {error}") from error
-
-    def mark(self, mode: Mode, *, synced: bool = True) -> None:
-        """Write a mark. `synced` may be said only when all that was appended is on disk."""
-        place = (self.header.uid, self.header.segment, self.size)
-        self._write([Mark(mode, synced, self._index_crc, *place, self.last).encode()])
-        self.size += MARK_BYTES
 
     @property
     def index_lag(self) -> int:
         """How many blocks the index file is behind."""
         return len(self._unwritten)
 
-    def write_index(self, *, sync: bool = False) -> None:
-        """Bring the index file up to date. A mark should follow, so that it can be believed."""
+    def write_index(self) -> None:
+        """Bring the index file nearer. A mark should follow, so that it can be believed; a failure does no harm."""
         file = self._fs.open(f"{self._folder}/{INDEX}", "a")
         try:
             file.append([b"".join(self._unwritten)])
-            if sync:
-                file.sync()
+        except OSError as error:
+            _log.warning("%s: the index falls behind: %s", self._folder, error)
         finally:
             file.close()
         self._unwritten.clear()
@@ -178,7 +143,7 @@ class SegmentWriter:
     def close(self, mode: Mode) -> None:
         """Close the segment so that the next opener finds a synced mark at its end."""
         self.sync()
-        self.write_index(sync=True)
+        write_whole(self._fs, f"{self._folder}/{INDEX}", self.index.table.tobytes())
         self.mark(mode)
         self.sync()
         self._file.close()
@@ -196,10 +161,6 @@ class SegmentWriter:
             self.records,
             self._index_crc,
         )
-
-    def abandon(self) -> None:
-        """Let go of the file as it is."""
-        self._file.close()
 
 
 class Segment:

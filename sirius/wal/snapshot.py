@@ -18,7 +18,7 @@ from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block
 from sirius.wal.frames import Chunk
-from sirius.wal.index import Index
+from sirius.wal.index import Index, IndexTable
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import Limits, Record
 from sirius.wal.segment import Segment, batches_of
@@ -143,6 +143,11 @@ class Snapshot:
         self._refuse_quarantined(info, seq, seq)
         segment, index = self._reader(info)
         return segment.record(index, seq)
+
+    def index(self, info: SegmentInfo) -> IndexTable:
+        """Return the index entries of one of the segments, as far as this view goes."""
+        table = self._reader(info)[1].table
+        return table[table["last"] <= self.last]
 
     def _range(self, first: int, last: int | None) -> tuple[int, int]:
         last = self.last if last is None else last

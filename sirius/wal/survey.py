@@ -17,7 +17,7 @@ from sirius.wal.batch import Batch, Mask
 from sirius.wal.block import Entries, Ints
 from sirius.wal.compaction import CompactionPolicy, SegmentStats, Throttle, record_bytes
 from sirius.wal.fs import FileSystem, remove_tree
-from sirius.wal.keyset import Hashes, KeyHasher, KeySet, Newest, newest
+from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
 from sirius.wal.manifest import SegmentInfo, State
 from sirius.wal.record import Op
 from sirius.wal.segment import read_whole, write_whole
@@ -59,10 +59,10 @@ class Tombstones:
         self._seq: Ints = np.zeros(0, np.int64)
 
     def strike(self, hashes: Hashes) -> None:
-        """Records with these hashes are older than all candidates: the candidates that they match must stay."""
+        """Records with these hashes, sorted, are older than all candidates: those that they match must stay."""
         if not len(self._seq) or not len(hashes):
             return
-        high = np.sort(hashes.high)
+        high = hashes.high
         at = np.minimum(np.searchsorted(high, self._hashes.high), len(high) - 1)
         # An equal upper part is enough to keep a candidate: to keep a delete is never wrong.
         staying = high[at] != self._hashes.high
@@ -145,20 +145,17 @@ class Survey:
         live = np.zeros(len(entries), np.bool_)
         if not len(entries):
             return live
-        found: Newest = newest(hashes)
+        found = newest(hashes)
         unique = hashes.take(found.rows)
-        known, clash = self.seen.find(unique)
+        known = self.seen.find(unique)
         live[found.rows[~known]] = True
-        live |= found.clashing
         live &= entries["op"] != Op.NOOP
         if self.policy.upto is not None:
             live |= entries["seq"] > self.policy.upto
         tombstones.strike(unique)
-        tombstones.strike(hashes.take(found.clashing))
-        fresh = ~known & ~clash
-        alone = fresh & (found.counts == 1)
+        alone = ~known & (found.counts == 1)
         tombstones.add(unique.take(alone), entries[found.rows[alone]])
-        self.seen.add(unique.take(fresh))
+        self.seen.add(unique.take(~known))
         return live
 
 

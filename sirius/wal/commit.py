@@ -1,0 +1,160 @@
+"""Group commit: many appends, one write and one sync.
+
+Items queue up, bounded in bytes. One thread (or, without one, whoever calls `flush`) takes all that is waiting, hands
+it to `write` as one group, and moves the durable point. While a group is being written the next one gathers: so
+groups grow with load, and a lone item waits for nothing.
+
+A failure is final until `resume`: what was waiting is dropped, and every call from then on raises it. Nothing is ever
+written twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from sirius.errors import LogClosed, LogError, LogFailed, SiriusError
+
+Item = TypeVar("Item")
+_log = logging.getLogger("sirius.wal")
+
+
+class GroupCommit(Generic[Item]):
+    """Writes items in groups, in order. Any thread may call any method."""
+
+    def __init__(
+        self,
+        name: str,
+        write: Callable[[list[Item]], None],
+        *,
+        start: int,
+        pending_bytes_max: int,
+        background: bool,
+    ) -> None:
+        self._name = name
+        self._write = write
+        self._pending_bytes_max = pending_bytes_max
+        self.changed = threading.Condition()
+        """Held by whoever gives out the next number, until its item is queued."""
+        self._writing = threading.Lock()
+        self._pending: list[Item] = []
+        self._pending_bytes = 0
+        self.queued = start
+        """The point up to which items were queued."""
+        self.durable = start
+        """The point up to which groups were written."""
+        self.failure: LogError | None = None
+        self._closed = False
+        self.on_durable: Callable[[int], None] | None = None
+        self._thread: threading.Thread | None = None
+        if background:
+            self._thread = threading.Thread(target=self._run, name=f"{name}-sync", daemon=True)
+            self._thread.start()
+
+    def queue(self, item: Item, size: int, point: int) -> None:
+        """Queue an item that moves the log to `point`. Call it with `changed` held."""
+        self.check()
+        self._pending.append(item)
+        self._pending_bytes += size
+        self.queued = point
+        self.changed.notify_all()
+
+    def wait_for_room(self) -> None:
+        """Wait until an item may be queued. Call it with `changed` held, before giving out a number."""
+        self.check()
+        while self.crowded and self._thread is not None:
+            self.changed.wait()
+            self.check()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more is waiting than should be."""
+        return self._pending_bytes > self._pending_bytes_max
+
+    def check(self) -> None:
+        """Raise if nothing can be queued any more."""
+        if self._closed:
+            raise LogClosed(f"{self._name} is closed")
+        if self.failure is not None:
+            raise self.failure
+
+    def flush(self, timeout_s: float | None = None) -> int:
+        """Return once all that was queued before is written; return the durable point."""
+        wanted = self.queued
+        if self._thread is None:
+            self.commit()
+        with self.changed:
+            done = self.changed.wait_for(
+                lambda: self.durable >= wanted or self.failure is not None, timeout_s
+            )
+            if self.durable < wanted and self.failure is not None:
+                raise self.failure
+        if not done:
+            raise TimeoutError(f"{self._name}: {wanted} was not written after {timeout_s} s")
+        return self.durable
+
+    def _run(self) -> None:
+        while True:
+            with self.changed:
+                self.changed.wait_for(lambda: self._pending or self._closed)
+                if not self._pending:
+                    return
+            try:
+                self.commit()
+            except SiriusError as error:
+                _log.error("%s: %s", self._name, error)
+
+    def commit(self) -> None:
+        """Write one group: all that is waiting now."""
+        with self._writing:
+            with self.changed:
+                group, size, point = self._pending, self._pending_bytes, self.queued
+                self._pending = []
+            if not group:
+                return
+            self._guarded(group)
+            with self.changed:
+                self._pending_bytes -= size
+                self.durable = point
+                self.changed.notify_all()
+        if self.on_durable is not None:
+            self.on_durable(point)
+
+    def _guarded(self, group: list[Item]) -> None:
+        try:
+            self._write(group)
+        except LogError as error:
+            self._fail(error)
+            raise
+        except OSError as error:
+            failure = LogFailed(f"{self._name}: {error}")
+            self._fail(failure)
+            raise failure from error
+
+    def _fail(self, error: LogError) -> None:
+        with self.changed:
+            self.failure = error
+            self._pending.clear()
+            self._pending_bytes = 0
+            self.changed.notify_all()
+
+    def resume(self, point: int) -> None:
+        """Go on after a failure that left everything up to `point` written and nothing behind it."""
+        with self._writing, self.changed:
+            self.failure = None
+            self.queued = self.durable = point
+
+    def close(self) -> bool:
+        """Stop the thread once all is written; say whether that went well. Closing twice is harmless."""
+        try:
+            if not self._closed and self.failure is None:
+                self.flush()
+        finally:
+            with self.changed:
+                self._closed = True
+                self.changed.notify_all()
+            if self._thread is not None:
+                self._thread.join()
+        return self.failure is None

@@ -1,0 +1,408 @@
+"""The journal's file: what an acceptor must not forget, as bytes.
+
+A journal is a file of frames (see `sirius.wal.frames`: header, marks, torn tails) of the kind JOURNAL. Every frame is
+a multiple of 8 bytes long and begins with 48 fixed bytes, little-endian::
+
+    file     header (64) | frame | frame | mark | …
+
+    frame      0  magic "SJRN"           16  round             u64
+               4  checksum      u32      24  node              u64
+               8  kind          u32      32  own offset        u64
+              12  payload bytes u32      40  payload checksum  u32
+                                         44  reserved (0)      u32
+              48  payload, zeroes up to a multiple of 8
+
+    kind       1  PROMISE   round and node are the ballot
+               2  BALLOT    likewise, a ballot that this node is about to use
+               3  ACCEPT    likewise; the payload is a block (`sirius.wal.block`), exactly as it came
+               4  TRIM      payload: a sequence number u64, up to which everything is durable in the log
+               5  NOTE      payload: bytes of the key u32, key, value
+
+The frame's checksum covers bytes 8 to 48, the payload's covers all that follows. The former is started with the
+checksum of the file's header, and covers the frame's own offset: so a frame of another journal, of an earlier file of
+this journal, or one that stands in a wrong place is no frame, although its bytes are whole.
+
+Replaced, not edited
+====================
+
+What is dead (superseded promises, values that are decided and in the log) is left behind by writing a new file, which
+begins with what survives, under the name `journal.tmp`: write, sync, mark, sync, sync the folder, rename to `journal`,
+sync the folder. A crash at any point leaves the old file or the new one, each whole, and nothing is acknowledged in
+between. The header's segment number counts these files. ::
+
+    journal/LOCK                          held by the one process that votes
+    journal/journal                       the journal
+    journal/journal.tmp                   being built; rubbish after a crash
+    journal/journal.foreign-00c0ffee…     came with a copy of the log: another node's memory, set aside
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Final, NamedTuple
+
+from crc32c import crc32c
+
+from sirius.errors import CorruptFile, DiskFull, LogFailed, LogLocked, NotALog
+from sirius.types import Ballot
+from sirius.wal.block import ALIGN, HEADER, HEADER_BYTES, Header, header_fault
+from sirius.wal.frames import (
+    FILE_HEADER_BYTES,
+    Chunk,
+    End,
+    FileHeader,
+    FileKind,
+    FrameWriter,
+    Mode,
+    Walk,
+    diagnose,
+    read_file_header,
+)
+from sirius.wal.fs import File, FileSystem, Lock, is_full
+from sirius.wal.record import DEFAULT_LIMITS, Limits
+
+NO_BALLOT: Final = Ballot(0, 0)
+NOTE_BYTES_MAX: Final = 64 * 1024
+"""Bound on key and value of a note together."""
+_MAGIC: Final = b"SJRN"
+_HEAD: Final = struct.Struct("<4sIIIQQQII")
+_HEAD_BYTES: Final = _HEAD.size
+_TRIM: Final = struct.Struct("<Q")
+_NOTE: Final = struct.Struct("<I")
+_log = logging.getLogger("sirius.wal")
+
+
+class Kind(IntEnum):
+    """What a frame of a journal says."""
+
+    PROMISE = 1
+    BALLOT = 2
+    ACCEPT = 3
+    TRIM = 4
+    NOTE = 5
+
+
+class Frame(NamedTuple):
+    """One thing to remember."""
+
+    kind: Kind
+    ballot: Ballot = NO_BALLOT
+    payload: bytes | memoryview = b""
+
+    @classmethod
+    def trim(cls, decided: int) -> Frame:
+        return cls(Kind.TRIM, payload=_TRIM.pack(decided))
+
+    @classmethod
+    def note(cls, key: bytes, value: bytes) -> Frame:
+        return cls(Kind.NOTE, payload=_NOTE.pack(len(key)) + key + value)
+
+    @property
+    def decided(self) -> int:
+        """What a TRIM says."""
+        (decided,) = _TRIM.unpack(self.payload)
+        return int(decided)
+
+    @property
+    def entry(self) -> tuple[bytes, bytes]:
+        """Key and value of a NOTE."""
+        (length,) = _NOTE.unpack_from(self.payload)
+        rest = bytes(self.payload[_NOTE.size :])
+        return rest[:length], rest[length:]
+
+    @property
+    def block(self) -> Header:
+        """The header of the block that an ACCEPT holds."""
+        return Header._make(HEADER.unpack_from(self.payload))
+
+    @property
+    def size(self) -> int:
+        """The frame's length in the file."""
+        return _HEAD_BYTES + len(self.payload) + -len(self.payload) % ALIGN
+
+    def encode(self, offset: int, salt: int) -> tuple[bytes, bytes, bytes]:
+        """Return the frame's bytes as it stands at `offset`, its payload untouched."""
+        padding = bytes(-len(self.payload) % ALIGN)
+        payload_crc = crc32c(padding, crc32c(self.payload))
+        fields = (self.kind, len(self.payload), *self.ballot, offset, payload_crc, 0)
+        tail = _HEAD.pack(_MAGIC, 0, *fields)[8:]
+        crc = crc32c(tail, salt).to_bytes(4, "little")
+        return _MAGIC + crc + tail, bytes(self.payload), padding
+
+
+class _Head(NamedTuple):
+    """The fixed part of a frame, as `_HEAD` unpacks it."""
+
+    magic: bytes
+    crc: int
+    kind: int
+    length: int
+    round: int
+    node: int
+    offset: int
+    payload_crc: int
+    reserved: int
+
+    @property
+    def size(self) -> int:
+        return _HEAD_BYTES + self.length + -self.length % ALIGN
+
+    def frame(self, payload: bytes | memoryview) -> Frame:
+        return Frame(Kind(self.kind), Ballot(self.round, self.node), payload[: self.length])
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the frames of one file are checked against."""
+
+    salt: int
+    limits: Limits
+
+    @classmethod
+    def of(cls, header: FileHeader, limits: Limits) -> Rules:
+        return cls(crc32c(header.encode()), limits)
+
+    def head_fault(self, head: _Head, raw: bytes | memoryview, offset: int) -> str | None:
+        """Say what is wrong with a frame's fixed part, before its length is believed."""
+        if head.magic != _MAGIC:
+            return "no frame begins here"
+        if crc32c(raw[8:], self.salt) != head.crc or head.offset != offset:
+            return "a frame fails its checksum or stands in the wrong place"
+        if head.kind not in Kind:
+            return f"frames of kind {head.kind} are not known to this version"
+        low, high = self._lengths(Kind(head.kind))
+        if not low <= head.length <= high:
+            return f"a frame says {head.length} bytes, the limit is {high}"
+        return None
+
+    def _lengths(self, kind: Kind) -> tuple[int, int]:
+        if kind == Kind.ACCEPT:
+            return HEADER_BYTES, self.limits.block_bytes_max
+        if kind == Kind.NOTE:
+            return _NOTE.size, _NOTE.size + NOTE_BYTES_MAX
+        return (_TRIM.size, _TRIM.size) if kind == Kind.TRIM else (0, 0)
+
+    def payload_fault(self, head: _Head, payload: bytes | memoryview) -> str | None:
+        """Say what is wrong with what follows the fixed part."""
+        if crc32c(payload) != head.payload_crc:
+            return "a frame's payload checksum does not match"
+        return self.content_fault(head.frame(payload))
+
+    def content_fault(self, frame: Frame) -> str | None:
+        """Say whether a payload is not what its kind asks for."""
+        if frame.kind == Kind.NOTE:
+            (length,) = _NOTE.unpack_from(frame.payload)
+            return "a note's key is too long" if length + _NOTE.size > len(frame.payload) else None
+        if frame.kind != Kind.ACCEPT:
+            return None
+        fault = header_fault(frame.block, frame.payload, self.limits)
+        if fault is None and frame.block.size != len(frame.payload):
+            fault = f"a block of {frame.block.size} bytes is said to have {len(frame.payload)}"
+        return fault
+
+
+def _load(file: File, at: int, end: int, rules: Rules) -> Frame | None:
+    """Return the frame at `at` if it is whole."""
+    raw = file.read(at, _HEAD_BYTES)
+    if len(raw) < _HEAD_BYTES:
+        return None
+    head = _Head._make(_HEAD.unpack(raw))
+    if rules.head_fault(head, raw, at) is not None or at + head.size > end:
+        return None
+    payload = file.read(at + _HEAD_BYTES, head.size - _HEAD_BYTES)
+    return None if rules.payload_fault(head, payload) else head.frame(payload)
+
+
+@dataclass(slots=True, kw_only=True)
+class JournalWalk(Walk):
+    """Goes through a journal and hands every frame, with its offset, to `visit`."""
+
+    magic: ClassVar[bytes] = _MAGIC
+    rules: Rules
+    visit: Callable[[Frame, int], None]
+
+    def _frame(self, chunk: Chunk, buf: memoryview, at: int) -> int:
+        payload_at = at + _HEAD_BYTES
+        if payload_at > len(buf):
+            return _HEAD_BYTES
+        head = _Head._make(_HEAD.unpack_from(buf, at))
+        fault = self.rules.head_fault(head, buf[at:payload_at], chunk.base + at)
+        if fault is None and at + head.size <= len(buf):
+            payload = buf[payload_at : at + head.size]
+            fault = self.rules.payload_fault(head, payload)
+            if fault is None:
+                self.visit(head.frame(payload), chunk.base + at)
+        self.fault = fault
+        return head.size
+
+    def whole_at(self, at: int) -> bool:
+        return _load(self.file, at, self.end, self.rules) is not None
+
+
+class JournalFile(FrameWriter):
+    """One file of a journal. Not thread-safe."""
+
+    def __init__(self, file: File, path: str, header: FileHeader, limits: Limits) -> None:
+        super().__init__(file, path, header)
+        self._rules = Rules.of(header, limits)
+
+    def append(self, frames: Sequence[Frame], mark: Mode | None = None) -> list[int]:
+        """Write frames, and an unsynced mark if asked for, as one piece; return where the frames stand."""
+        buffers: list[bytes] = []
+        offsets: list[int] = []
+        at = self.size
+        for frame in frames:
+            offsets.append(at)
+            buffers += frame.encode(at, self._rules.salt)
+            at += frame.size
+        if mark is not None:
+            buffers.append(self._mark(mark, False, at))
+        self.write(buffers)
+        return offsets
+
+    def read(self, offset: int) -> Frame:
+        """Return the frame at `offset`, checked again."""
+        frame = _load(self._file, offset, self.size, self._rules)
+        if frame is None:
+            raise CorruptFile(self._path, offset, "a frame that was whole is not any more")
+        return frame
+
+    def recover(self, visit: Callable[[Frame, int], None], mode: Mode) -> None:
+        """Visit every frame; cut off a torn tail; refuse to guess about anything else."""
+        walk = JournalWalk(
+            file=self._file,
+            header=self.header,
+            position=FILE_HEADER_BYTES,
+            end=self.size,
+            next_first=1,
+            rules=self._rules,
+            visit=visit,
+        )
+        for _ in walk.chunks():
+            pass
+        end = diagnose(walk)
+        if end == End.CORRUPT:
+            raise CorruptFile(self._path, walk.position, str(walk.fault))
+        if end == End.TORN:
+            torn = self.size - walk.position
+            _log.warning("%s: cutting off %d bytes of an unfinished write", self._path, torn)
+        with failing_as_log(self._path):
+            self.go_on_after(walk, mode)
+
+    def finish(self, mode: Mode) -> None:
+        """Put everything on disk, with a mark at the end that says so."""
+        self.sync()
+        self.mark(mode)
+        self.sync()
+
+
+@contextmanager
+def failing_as_log(path: str, *, final: bool = False) -> Iterator[None]:
+    """Turn failures of the file system into ours; a full disk is no exception if the step is `final`."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error) and not final:
+            raise DiskFull(f"{path}: the disk is full: {error.strerror}") from error
+        raise LogFailed(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFolder:
+    """Where a journal's files are, and how one takes another's place."""
+
+    fs: FileSystem
+    root: str
+    limits: Limits = DEFAULT_LIMITS
+
+    @property
+    def path(self) -> str:
+        return f"{self.root}/journal"
+
+    @property
+    def _building(self) -> str:
+        return f"{self.path}.tmp"
+
+    def lay_out(self) -> None:
+        """Make the folder if it is not there."""
+        if self.fs.isdir(self.root):
+            return
+        parent, _, _ = self.root.rpartition("/")
+        with failing_as_log(self.root):
+            self.fs.mkdir(self.root)
+            self.fs.sync_dir(parent or ".")
+
+    def lock(self) -> Lock:
+        try:
+            return self.fs.lock(f"{self.root}/LOCK")
+        except BlockingIOError:
+            raise LogLocked(f"{self.root} is open in another place") from None
+
+    def find(self, uid: int) -> JournalFile | None:
+        """Open the journal of the log `uid` as the disk holds it. One of another log is set aside."""
+        if not self.fs.exists(self.path):
+            return None
+        with failing_as_log(self.path, final=True):
+            file = self.fs.open(self.path, "a")
+            try:
+                file.sync()
+                file.forget()
+                header = self._header(file)
+            except BaseException:
+                file.close()
+                raise
+        if header.uid == uid:
+            return JournalFile(file, self.path, header, self.limits)
+        file.close()
+        self._set_aside(header.uid)
+        return None
+
+    def _header(self, file: File) -> FileHeader:
+        try:
+            header = read_file_header(file, self.path)
+        except NotALog as error:
+            raise CorruptFile(self.path, 0, str(error)) from None
+        if header.kind != FileKind.JOURNAL:
+            raise CorruptFile(self.path, 0, f"a file of kind {header.kind} is no journal")
+        return header
+
+    def _set_aside(self, uid: int) -> None:
+        aside = f"{self.path}.foreign-{uid:016x}"
+        _log.warning("%s belongs to another log and is kept as %s", self.path, aside)
+        with failing_as_log(self.path, final=True):
+            self.fs.replace(self.path, aside)
+            self.fs.sync_dir(self.root)
+
+    def begin(self, header: FileHeader) -> JournalFile:
+        """Start a new file beside the present one."""
+        self.discard()
+        with failing_as_log(self._building):
+            file = self.fs.open(self._building, "x")
+            journal = JournalFile(file, self._building, header, self.limits)
+        try:
+            journal.write([header.encode()])
+        except BaseException:
+            journal.abandon()
+            raise
+        return journal
+
+    def discard(self) -> None:
+        """Remove what was begun and not finished."""
+        with failing_as_log(self._building):
+            if self.fs.exists(self._building):
+                self.fs.remove(self._building)
+
+    def publish(self) -> None:
+        """Put a finished file in the place of the present one. When this returns it is so, for good.
+
+        A failure is final whatever it was, for nobody knows which file has the name now.
+        """
+        with failing_as_log(self.path, final=True):
+            self.fs.sync_dir(self.root)
+            self.fs.replace(self._building, self.path)
+            self.fs.sync_dir(self.root)

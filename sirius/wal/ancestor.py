@@ -2,23 +2,25 @@
 
 All integers are big-endian and signed. An entry of a data file::
 
-      0        4             12           20           28       32        36         40
-      ┌────────┬─────────────┬────────────┬────────────┬────────┬─────────┬──────────┬─────┬──────┐
-      │ len i32│ checksum i64│ seq i64    │ ts_ms i64  │ op i32 │ key_len │ body_len │ key │ body │
-      └────────┴─────────────┴────────────┴────────────┴────────┴─────────┴──────────┴─────┴──────┘
-      `len` and the checksum (FNV-1a, 64 bits) are of this:   from `seq` to the end of the body
+    0       4            12        20          28       32        36         40
+    ┌───────┬────────────┬─────────┬───────────┬────────┬─────────┬──────────┬─────┬──────┐
+    │ len   │ checksum   │ seq     │ ts_ms     │ op     │ key_len │ body_len │ key │ body │
+    │ i32   │ i64        │ i64     │ i64       │ i32    │ i32     │ i32      │     │      │
+    └───────┴────────────┴─────────┴───────────┴────────┴─────────┴──────────┴─────┴──────┘
+                         └── len counts this, the checksum (FNV-1a, 64 bits) covers it ───┘
 
     op       1 PUT, 2 DELETE (whose body is empty)
     len      28 + key_len + body_len
-    key      UTF-8, by the ancestor's default; kept as it is, not checked here
+    key      UTF-8, unless the ancestor ran with another default charset; not checked here
 
 An entry of an index file, one for each entry of the data file, in the same order::
 
-      0              8          16            24
-      ┌──────────────┬──────────┬─────────────┐
-      │ checksum i64 │ seq i64  │ offset i64  │   offset: where the data entry begins
-      └──────────────┴──────────┴─────────────┘
-      the checksum is of all 24 bytes, with zero in its own place
+    0            8         16          24
+    ┌────────────┬─────────┬───────────┐
+    │ checksum   │ seq     │ offset    │   offset: where the data entry begins
+    │ i64        │ i64     │ i64       │
+    └────────────┴─────────┴───────────┘
+    The checksum (FNV-1a, 64 bits) covers all 24 bytes, with zeros in its own place.
 
 Two layouts of a folder::
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import NamedTuple, NewType
 
 Seq = NewType("Seq", int)
 """A position in the one log. The first record has sequence number 1; 0 means "nothing yet"."""
@@ -12,3 +12,10 @@ SegmentId = NewType("SegmentId", int)
 
 ByteOffset = NewType("ByteOffset", int)
 """A position in a file."""
+
+
+class Ballot(NamedTuple):
+    """A number that orders the attempts to lead: by round, then by node. (0, 0) is below every one that is used."""
+
+    round: int
+    node: int

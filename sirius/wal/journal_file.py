@@ -28,12 +28,7 @@ Replaced, not edited
 What is dead (superseded promises, values that are decided and in the log) is left behind by writing a new file, which
 begins with what survives, under the name `journal.tmp`: write, sync, mark, sync, sync the folder, rename to `journal`,
 sync the folder. A crash at any point leaves the old file or the new one, each whole, and nothing is acknowledged in
-between. The header's segment number counts these files. ::
-
-    journal/LOCK                          held by the one process that votes
-    journal/journal                       the journal
-    journal/journal.tmp                   being built; rubbish after a crash
-    journal/journal.foreign-00c0ffee…     came with a copy of the log: another node's memory, set aside
+between. The header's segment number counts these files.
 """
 
 from __future__ import annotations
@@ -42,13 +37,13 @@ import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from crc32c import crc32c
 
-from sirius.errors import CorruptFile, DiskFull, LogFailed, LogLocked, NotALog
+from sirius.errors import CorruptFile, DiskFull, LogFailed
 from sirius.types import Ballot
 from sirius.wal.block import ALIGN, HEADER, HEADER_BYTES, Header, header_fault
 from sirius.wal.frames import (
@@ -56,15 +51,13 @@ from sirius.wal.frames import (
     Chunk,
     End,
     FileHeader,
-    FileKind,
     FrameWriter,
     Mode,
     Walk,
     diagnose,
-    read_file_header,
 )
-from sirius.wal.fs import File, FileSystem, Lock, is_full
-from sirius.wal.record import DEFAULT_LIMITS, Limits
+from sirius.wal.fs import File, is_full
+from sirius.wal.record import Limits
 
 NO_BALLOT: Final = Ballot(0, 0)
 NOTE_BYTES_MAX: Final = 64 * 1024
@@ -85,6 +78,9 @@ class Kind(IntEnum):
     ACCEPT = 3
     TRIM = 4
     NOTE = 5
+
+
+_KINDS: Final = frozenset(map(int, Kind))
 
 
 class Frame(NamedTuple):
@@ -173,7 +169,7 @@ class Rules:
             return "no frame begins here"
         if crc32c(raw[8:], self.salt) != head.crc or head.offset != offset:
             return "a frame fails its checksum or stands in the wrong place"
-        if head.kind not in Kind:
+        if head.kind not in _KINDS:
             return f"frames of kind {head.kind} are not known to this version"
         low, high = self._lengths(Kind(head.kind))
         if not low <= head.length <= high:
@@ -191,19 +187,62 @@ class Rules:
         """Say what is wrong with what follows the fixed part."""
         if crc32c(payload) != head.payload_crc:
             return "a frame's payload checksum does not match"
-        return self.content_fault(head.frame(payload))
+        return content_fault(head.frame(payload), self.limits)
 
-    def content_fault(self, frame: Frame) -> str | None:
-        """Say whether a payload is not what its kind asks for."""
-        if frame.kind == Kind.NOTE:
-            (length,) = _NOTE.unpack_from(frame.payload)
-            return "a note's key is too long" if length + _NOTE.size > len(frame.payload) else None
-        if frame.kind != Kind.ACCEPT:
-            return None
-        fault = header_fault(frame.block, frame.payload, self.limits)
-        if fault is None and frame.block.size != len(frame.payload):
-            fault = f"a block of {frame.block.size} bytes is said to have {len(frame.payload)}"
-        return fault
+
+def content_fault(frame: Frame, limits: Limits) -> str | None:
+    """Say whether a payload is not what its kind asks for."""
+    if frame.kind == Kind.NOTE:
+        (length,) = _NOTE.unpack_from(frame.payload)
+        return "a note's key is too long" if length + _NOTE.size > len(frame.payload) else None
+    if frame.kind != Kind.ACCEPT:
+        return None
+    header = frame.block
+    fault = header_fault(header, frame.payload, limits)
+    if fault is None and header.size != len(frame.payload):
+        fault = f"a block of {header.size} bytes is said to have {len(frame.payload)}"
+    return fault
+
+
+@dataclass(slots=True)
+class Memory:
+    """What an acceptor knows apart from values."""
+
+    promised: Ballot = NO_BALLOT
+    highest: Ballot = NO_BALLOT
+    trimmed: int = 0
+    notes: dict[bytes, bytes] = field(default_factory=dict)
+
+    def copy(self) -> Memory:
+        return replace(self, notes=dict(self.notes))
+
+    def refusal(self, frame: Frame) -> str | None:
+        """Say why an acceptor without bugs cannot ask for this."""
+        if frame.kind == Kind.BALLOT and frame.ballot <= self.highest:
+            return f"ballot {frame.ballot} is not above {self.highest}, which was used"
+        if frame.kind in (Kind.PROMISE, Kind.ACCEPT) and frame.ballot < self.promised:
+            return f"{frame.kind.name} of {frame.ballot} is below the promise of {self.promised}"
+        return None
+
+    def take(self, frame: Frame) -> None:
+        """Remember. To accept under a ballot is to promise it as well."""
+        match frame.kind:
+            case Kind.PROMISE | Kind.ACCEPT:
+                self.promised = frame.ballot
+            case Kind.BALLOT:
+                self.highest = frame.ballot
+            case Kind.TRIM:
+                self.trimmed = max(self.trimmed, frame.decided)
+            case Kind.NOTE:
+                key, value = frame.entry
+                self.notes[key] = value
+
+    def frames(self) -> list[Frame]:
+        """Return what makes an empty memory equal to this one. It goes behind the values, see `refusal`."""
+        ballots = [(Kind.PROMISE, self.promised), (Kind.BALLOT, self.highest)]
+        frames = [Frame(kind, ballot) for kind, ballot in ballots if ballot != NO_BALLOT]
+        frames += [Frame.note(key, value) for key, value in self.notes.items()]
+        return [*frames, Frame.trim(self.trimmed)] if self.trimmed else frames
 
 
 def _load(file: File, at: int, end: int, rules: Rules) -> Frame | None:
@@ -242,6 +281,17 @@ class JournalWalk(Walk):
 
     def whole_at(self, at: int) -> bool:
         return _load(self.file, at, self.end, self.rules) is not None
+
+
+@contextmanager
+def failing_as_log(path: str, *, final: bool = False) -> Iterator[None]:
+    """Turn failures of the file system into ours; a full disk is no exception if the step is `final`."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error) and not final:
+            raise DiskFull(f"{path}: the disk is full: {error.strerror}") from error
+        raise LogFailed(f"{path}: {error}") from error
 
 
 class JournalFile(FrameWriter):
@@ -299,110 +349,3 @@ class JournalFile(FrameWriter):
         self.sync()
         self.mark(mode)
         self.sync()
-
-
-@contextmanager
-def failing_as_log(path: str, *, final: bool = False) -> Iterator[None]:
-    """Turn failures of the file system into ours; a full disk is no exception if the step is `final`."""
-    try:
-        yield
-    except OSError as error:
-        if is_full(error) and not final:
-            raise DiskFull(f"{path}: the disk is full: {error.strerror}") from error
-        raise LogFailed(f"{path}: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class JournalFolder:
-    """Where a journal's files are, and how one takes another's place."""
-
-    fs: FileSystem
-    root: str
-    limits: Limits = DEFAULT_LIMITS
-
-    @property
-    def path(self) -> str:
-        return f"{self.root}/journal"
-
-    @property
-    def _building(self) -> str:
-        return f"{self.path}.tmp"
-
-    def lay_out(self) -> None:
-        """Make the folder if it is not there."""
-        if self.fs.isdir(self.root):
-            return
-        parent, _, _ = self.root.rpartition("/")
-        with failing_as_log(self.root):
-            self.fs.mkdir(self.root)
-            self.fs.sync_dir(parent or ".")
-
-    def lock(self) -> Lock:
-        try:
-            return self.fs.lock(f"{self.root}/LOCK")
-        except BlockingIOError:
-            raise LogLocked(f"{self.root} is open in another place") from None
-
-    def find(self, uid: int) -> JournalFile | None:
-        """Open the journal of the log `uid` as the disk holds it. One of another log is set aside."""
-        if not self.fs.exists(self.path):
-            return None
-        with failing_as_log(self.path, final=True):
-            file = self.fs.open(self.path, "a")
-            try:
-                file.sync()
-                file.forget()
-                header = self._header(file)
-            except BaseException:
-                file.close()
-                raise
-        if header.uid == uid:
-            return JournalFile(file, self.path, header, self.limits)
-        file.close()
-        self._set_aside(header.uid)
-        return None
-
-    def _header(self, file: File) -> FileHeader:
-        try:
-            header = read_file_header(file, self.path)
-        except NotALog as error:
-            raise CorruptFile(self.path, 0, str(error)) from None
-        if header.kind != FileKind.JOURNAL:
-            raise CorruptFile(self.path, 0, f"a file of kind {header.kind} is no journal")
-        return header
-
-    def _set_aside(self, uid: int) -> None:
-        aside = f"{self.path}.foreign-{uid:016x}"
-        _log.warning("%s belongs to another log and is kept as %s", self.path, aside)
-        with failing_as_log(self.path, final=True):
-            self.fs.replace(self.path, aside)
-            self.fs.sync_dir(self.root)
-
-    def begin(self, header: FileHeader) -> JournalFile:
-        """Start a new file beside the present one."""
-        self.discard()
-        with failing_as_log(self._building):
-            file = self.fs.open(self._building, "x")
-            journal = JournalFile(file, self._building, header, self.limits)
-        try:
-            journal.write([header.encode()])
-        except BaseException:
-            journal.abandon()
-            raise
-        return journal
-
-    def discard(self) -> None:
-        """Remove what was begun and not finished."""
-        with failing_as_log(self._building):
-            if self.fs.exists(self._building):
-                self.fs.remove(self._building)
-
-    def publish(self) -> None:
-        """Put a finished file in the place of the present one. When this returns it is so, for good.
-
-        A failure is final whatever it was, for nobody knows which file has the name now.
-        """
-        with failing_as_log(self.path, final=True):
-            self.fs.sync_dir(self.root)
-            self.fs.replace(self._building, self.path)
-            self.fs.sync_dir(self.root)

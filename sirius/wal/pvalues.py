@@ -30,6 +30,7 @@ class PValues:
     def __init__(self) -> None:
         self._columns = tuple(array("Q") for _ in Span._fields)
         self._firsts, self._lasts, _, self._sizes = self._columns
+        self._forgotten = 0
         self.bytes = 0
         """How much of the file the spans need; a frame that was cut in two counts twice."""
 
@@ -40,7 +41,10 @@ class PValues:
         return map(Span._make, zip(*self._columns, strict=True))
 
     def put(self, span: Span) -> None:
-        """Add a span; it takes the place of whatever it overlaps."""
+        """Add a span; it takes the place of whatever it overlaps. What was forgotten stays so."""
+        span = span._replace(first=max(span.first, self._forgotten + 1))
+        if span.first > span.last:
+            return
         low = bisect_left(self._lasts, span.first)
         high = bisect_right(self._firsts, span.last)
         spans = [span]
@@ -53,7 +57,8 @@ class PValues:
         self._splice(low, high, spans)
 
     def forget(self, last: int) -> None:
-        """Drop everything up to and with `last`."""
+        """Drop everything up to and with `last`, now and in future."""
+        self._forgotten = max(self._forgotten, last)
         high = bisect_right(self._firsts, last)
         left = [self._span(high - 1)] if high else []
         rest = [span._replace(first=last + 1) for span in left if span.last > last]
@@ -62,7 +67,7 @@ class PValues:
     def within(self, first: int, last: int) -> list[Span]:
         """Return the spans between two slots, cut to fit."""
         low = bisect_left(self._lasts, first)
-        high = bisect_right(self._firsts, last)
+        high = bisect_right(self._firsts, last) if first <= last else 0
         found = [self._span(at) for at in range(low, high)]
         return [
             span._replace(first=max(span.first, first), last=min(span.last, last)) for span in found

@@ -9,7 +9,6 @@ million keys the chance that any two of them meet is below 10⁻¹¹.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -17,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sirius.wal.batch import Batch, Mask
-from sirius.wal.block import Ints
+from sirius.wal.batch import Mask
+from sirius.wal.block import Entries, Ints
 from sirius.wal.record import CONTROL_FROM
 
 U64 = npt.NDArray[np.uint64]
@@ -53,7 +52,7 @@ class Hashes:
 
 
 class KeyHasher:
-    """Hashes the keys of batches. One hasher serves one pass: its secret is its own."""
+    """Hashes keys. One hasher serves one pass: its secret is its own."""
 
     def __init__(self) -> None:
         count = _SHORT // _WORD + 2
@@ -61,18 +60,15 @@ class KeyHasher:
         self._factors = np.frombuffer(secret, np.uint64).reshape(count, _LANES)
         self._long_key = os.urandom(32)
 
-    def hash(self, batches: Sequence[Batch]) -> Hashes:
-        """Hash every key of some batches, together: the more rows, the less each costs."""
-        entries = [batch.entries[["key_len", "op"]] for batch in batches]
-        lengths = np.concatenate([part["key_len"] for part in entries]).astype(np.int64)
-        op = np.concatenate([part["op"] for part in entries])
+    def hash(self, entries: Entries, keys: bytes) -> Hashes:
+        """Hash many keys, which stand end to end in `keys`: the more at a time, the less each costs."""
+        lengths = entries["key_len"].astype(np.int64)
         # Control entries live in a name space of their own.
-        space = np.where(op < CONTROL_FROM, 0, op).astype(np.uint64)
-        blob = b"".join((*(batch.key_column.blob() for batch in batches), bytes(_SHORT)))
-        sums = self._sums(blob, lengths, space)
+        space = np.where(entries["op"] < CONTROL_FROM, 0, entries["op"]).astype(np.uint64)
+        sums = self._sums(keys + bytes(_SHORT), lengths, space)
         high = (sums[:, 0] & _UPPER) | (sums[:, 1] >> _HALF)
         hashes = Hashes(high, (sums[:, 2] >> _HALF).astype(np.uint32))
-        self._hash_long(hashes, blob, lengths, space)
+        self._hash_long(hashes, keys, lengths, space)
         return hashes
 
     def _sums(self, blob: bytes, lengths: Ints, space: U64) -> U64:
@@ -86,8 +82,9 @@ class KeyHasher:
 
     def _hash_long(self, hashes: Hashes, blob: bytes, lengths: Ints, space: U64) -> None:
         """Long keys are few; each goes through a keyed hash of the standard library."""
-        ends = np.cumsum(lengths)
-        for row in np.flatnonzero(lengths > _SHORT).tolist():
+        rows = np.flatnonzero(lengths > _SHORT).tolist()
+        ends = np.cumsum(lengths) if rows else lengths
+        for row in rows:
             key = blob[int(ends[row] - lengths[row]) : int(ends[row])]
             salt = int(space[row]).to_bytes(8)
             digest = blake2b(key, digest_size=12, key=self._long_key, salt=salt).digest()

@@ -24,6 +24,7 @@ from sirius.wal.config import LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.fs import remove_tree
 from sirius.wal.manifest import Manifest, SegmentInfo
+from sirius.wal.record import DEFAULT_LIMITS, Limits
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.snapshot import Snapshot
 from sirius.wal.store import BUILDING, SEGMENTS, Store
@@ -42,6 +43,7 @@ class Host(Protocol):
     @property
     def manifest(self) -> Manifest: ...
     def snapshot(self) -> Snapshot: ...
+    def sync(self) -> None: ...
     def reserve_segment(self) -> SegmentId: ...
     def swap(
         self, old: Sequence[SegmentId], new: Sequence[SegmentInfo], tombstone_floor: int = 0
@@ -62,41 +64,40 @@ def compact(
 ) -> CompactionResult:
     """Run one pass; see `Log.compact`."""
     throttle = Throttle(policy.rate_bytes_per_s, time.monotonic, time.sleep, should_stop)
-    with host.snapshot() as snapshot:
-        scratch = Scratch(host.store.fs, f"{host.store.root}/{SEGMENTS}/live{BUILDING}")
-        meter = _Meter(on_progress, sum(info.bytes for info in snapshot.segments))
-        with scratch:
+    scratch = Scratch(host.store.fs, f"{host.store.root}/{SEGMENTS}/live{BUILDING}")
+    with scratch:
+        with host.snapshot() as snapshot:
+            meter = _Meter(on_progress, sum(info.bytes for info in snapshot.segments))
             survey = Survey(snapshot, policy, scratch, throttle, meter.advance)
             surveyed, droppable = survey.run()
-            rewrites = plan(
-                surveyed,
-                policy,
-                segment_bytes_max=host.config.segment_bytes_max,
-                segment_records_max=host.config.segment_records_max,
-            )
-            meter.total += sum(stats.info.bytes for item in rewrites for stats in item.inputs)
-            tally = _Tally()
-            stopped = False
-            for item in rewrites:
-                if stopped := should_stop():
-                    break
-                _Pass(host, snapshot, survey, droppable, meter, tally).run(item)
-        for segment, error in survey.damaged.items():
-            host.quarantine(segment, str(error))
-        return CompactionResult(
-            segments_before=len(snapshot.segments),
-            segments_after=len(host.manifest.segments),
-            records_dropped=tally.records,
-            deletes_dropped=tally.deletes,
-            bytes_read=throttle.spent,
-            bytes_written=tally.written,
-            bytes_freed=tally.freed,
-            keys=len(survey.seen),
-            keys_bytes=survey.seen.nbytes,
-            tombstone_floor=host.manifest.tombstone_floor,
-            damaged=tuple(survey.damaged),
-            stopped=stopped or should_stop(),
+        rewrites = plan(
+            surveyed,
+            policy,
+            segment_bytes_max=host.config.segment_bytes_max,
+            segment_records_max=host.config.segment_records_max,
         )
+        meter.total += sum(stats.info.bytes for item in rewrites for stats in item.inputs)
+        tally = _Tally()
+        if rewrites:
+            # What supersedes a record has to be on disk before the record goes, whatever the mode promises.
+            host.sync()
+        stopped = not _Pass(host, survey, droppable, meter, tally).run_all(rewrites)
+    for segment, error in survey.damaged.items():
+        host.quarantine(segment, str(error))
+    return CompactionResult(
+        segments_before=len(snapshot.segments),
+        segments_after=len(host.manifest.segments),
+        records_dropped=tally.records,
+        deletes_dropped=tally.deletes,
+        bytes_read=meter.done,
+        bytes_written=tally.written,
+        bytes_freed=tally.freed,
+        keys=len(survey.scan.seen),
+        keys_bytes=survey.scan.seen.nbytes,
+        tombstone_floor=host.manifest.tombstone_floor,
+        damaged=tuple(survey.damaged),
+        stopped=stopped or should_stop(),
+    )
 
 
 @dataclass(slots=True)
@@ -110,14 +111,28 @@ class _Meter:
         self.on_progress(min(self.done, self.total), self.total)
 
 
+class _Stopped(Exception):
+    """Somebody asked the pass to stop in the middle of a segment."""
+
+
 @dataclass(slots=True)
 class _Pass:
     host: Host
-    snapshot: Snapshot
     survey: Survey
     droppable: frozenset[int]
     meter: _Meter
     tally: _Tally
+
+    def run_all(self, rewrites: Sequence[Rewrite]) -> bool:
+        """Do one rewrite after the other; say whether all were done."""
+        for item in rewrites:
+            if self.survey.throttle.should_stop():
+                return False
+            try:
+                self.run(item)
+            except _Stopped:
+                return False
+        return True
 
     def run(self, item: Rewrite) -> None:
         """Write neighbours anew as one segment, and swap it in. A damaged one among them is left as it is."""
@@ -147,7 +162,8 @@ class _Pass:
         header = FileHeader(FileKind.SEGMENT, segment, manifest.uid, item.first, created)
         writer = SegmentWriter.create(self.host.store.fs, folder, header, Mode.OS)
         try:
-            for block in reblocked(self._kept(item, gone), item.first):
+            limits = self.host.config.limits
+            for block in reblocked(self._kept(item, gone), item.first, limits):
                 writer.append([block])
                 self.survey.throttle.spend(len(block))
             return writer.seal(Mode.OS)
@@ -155,22 +171,28 @@ class _Pass:
             writer.abandon()
 
     def _kept(self, item: Rewrite, gone: frozenset[int]) -> Iterator[Batch]:
-        for stats in item.inputs:
-            live = self.survey.scratch.load(stats.info)
-            batches = self.snapshot.segment_batches(stats.info)
-            yield from kept(self._metered(batches), live, gone)
+        # A view of its own: once it is closed and the swap is done, nothing keeps the old segments on a full disk.
+        with self.host.snapshot() as snapshot:
+            for stats in item.inputs:
+                live = self.survey.scratch.load(stats.info)
+                batches = snapshot.segment_batches(stats.info)
+                yield from kept(self._metered(batches), live, gone)
 
     def _metered(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         for batch in batches:
+            if self.survey.throttle.should_stop():
+                raise _Stopped
             yield batch
             size = int(batch.entries["key_len"].sum() + batch.entries["body_len"].sum())
             self.survey.throttle.spend(size)
             self.meter.advance(size)
 
 
-def reblocked(batches: Iterator[Batch], first: int) -> Iterator[Block]:
+def reblocked(
+    batches: Iterator[Batch], first: int, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[Block]:
     """Put the records of batches that follow each other from `first` on into blocks of a good size."""
-    blocks = Reblocker(first)
+    blocks = Reblocker(first, limits.block_bytes_max)
     for batch in batches:
         yield from blocks.add(batch)
     yield from blocks.finish()

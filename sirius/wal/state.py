@@ -12,62 +12,49 @@ logs costs the exchange of one digest, then of the ranges that differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 
-import numpy as np
 from crc32c import crc32c
 
 from sirius.errors import UsageError
 from sirius.types import Seq
-from sirius.wal.batch import Batch, Mask
-from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
+from sirius.wal.batch import Batch
+from sirius.wal.liveness import NewestFirst
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.record import Op
-from sirius.wal.snapshot import Snapshot
-from sirius.wal.survey import grouped
 
 DEFAULT_RANGES: Final = 256
 _MODULUS: Final = 1 << 128
-_ROWS: Final = 16_384
 
 Progress = Callable[[int], None]
 
 
-def live_batches(snapshot: Snapshot, progress: Progress = lambda _: None) -> Iterator[Batch]:
+class Segmented(Protocol):
+    """What a state is read from: a `Snapshot`, or another log that comes in segments. Each is read more than once."""
+
+    @property
+    def segments(self) -> Sequence[SegmentInfo]: ...
+    def segment_batches(self, info: SegmentInfo) -> Iterator[Batch]: ...
+
+
+def live_batches(snapshot: Segmented, progress: Progress = lambda _: None) -> Iterator[Batch]:
     """Yield the newest PUT of every key that exists, newest segment first.
 
     Reads each segment twice and keeps 12 bytes a distinct key. `progress` gets the records looked at.
     """
-    hasher, seen = KeyHasher(), KeySet()
+    scan = NewestFirst()
     for info in reversed(snapshot.segments):
-        live = _live(snapshot, info, hasher, seen)
+        rows = scan.segment(snapshot.segment_batches(info))
+        live = rows.live & (rows.entries["op"] == Op.PUT)
         at = 0
         for batch in snapshot.segment_batches(info):
             yield batch.where(live[at : at + len(batch)])
             at += len(batch)
             progress(len(batch))
-
-
-def _live(snapshot: Snapshot, info: SegmentInfo, hasher: KeyHasher, seen: KeySet) -> Mask:
-    hashes, puts = [], []
-    for batches in grouped(snapshot.segment_batches(info), _ROWS):
-        hashes.append(hasher.hash(batches))
-        puts += [batch.op == Op.PUT for batch in batches]
-    if not hashes:
-        return np.zeros(0, np.bool_)
-    joined = Hashes.join(hashes)
-    found = newest(joined)
-    unique = joined.take(found.rows)
-    known = seen.find(unique)
-    seen.add(unique.take(~known))
-    live: Mask = np.zeros(len(joined), np.bool_)
-    live[found.rows[~known]] = True
-    live &= np.concatenate(puts)
-    return live
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +90,7 @@ class StateDigest:
 
 
 def state_digest(
-    snapshot: Snapshot,
+    snapshot: Segmented,
     ranges: int = DEFAULT_RANGES,
     *,
     prefix: str = "",
@@ -151,7 +138,7 @@ class Difference:
 
 
 def diff(
-    left: Snapshot, right: Snapshot, *, progress: Progress = lambda _: None
+    left: Segmented, right: Segmented, *, progress: Progress = lambda _: None
 ) -> Iterator[Difference]:
     """Yield the keys in which two states differ, sorted by key.
 
@@ -168,7 +155,7 @@ def diff(
 _Values = dict[bytes, tuple[bytes, int]]
 
 
-def _values(snapshot: Snapshot, wanted: frozenset[int]) -> _Values:
+def _values(snapshot: Segmented, wanted: frozenset[int]) -> _Values:
     """Return hash and sequence number of every live value whose key lies in one of the ranges."""
     values: _Values = {}
     for batch in live_batches(snapshot):

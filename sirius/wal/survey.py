@@ -5,25 +5,23 @@ Goes over the log from the newest segment to the oldest, reading each once. See 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sirius.errors import CorruptFile
-from sirius.types import SegmentId, Seq
-from sirius.wal.batch import Batch, Mask
-from sirius.wal.block import Entries, Ints
+from sirius.types import SegmentId
+from sirius.wal.batch import Mask
+from sirius.wal.block import ENTRY_BYTES, Entries, Ints
 from sirius.wal.compaction import CompactionPolicy, SegmentStats, Throttle, record_bytes
 from sirius.wal.fs import FileSystem, remove_tree
-from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
+from sirius.wal.keyset import Hashes
+from sirius.wal.liveness import NewestFirst, SegmentRows
 from sirius.wal.manifest import SegmentInfo, State
 from sirius.wal.record import Op
 from sirius.wal.segment import read_whole, write_whole
 from sirius.wal.snapshot import Snapshot
-
-_HASH_ROWS: Final = 16_384
 
 
 @dataclass(slots=True)
@@ -57,6 +55,7 @@ class Tombstones:
         self._policy = policy
         self._hashes = Hashes(np.zeros(0, np.uint64), np.zeros(0, np.uint32))
         self._seq: Ints = np.zeros(0, np.int64)
+        self._bytes: Ints = np.zeros(0, np.int64)
 
     def strike(self, hashes: Hashes) -> None:
         """Records with these hashes, sorted, are older than all candidates: those that they match must stay."""
@@ -65,12 +64,15 @@ class Tombstones:
         high = hashes.high
         at = np.minimum(np.searchsorted(high, self._hashes.high), len(high) - 1)
         # An equal upper part is enough to keep a candidate: to keep a delete is never wrong.
-        staying = high[at] != self._hashes.high
-        self._hashes, self._seq = self._hashes.take(staying), self._seq[staying]
+        self._keep(high[at] != self._hashes.high)
 
     def strike_all(self) -> None:
         """Nobody knows what is older than the candidates: all must stay."""
-        self._hashes, self._seq = self._hashes.take(slice(0, 0)), self._seq[:0]
+        self._keep(np.zeros(len(self._seq), np.bool_))
+
+    def _keep(self, which: Mask | Ints) -> None:
+        self._hashes = self._hashes.take(which)
+        self._seq, self._bytes = self._seq[which], self._bytes[which]
 
     def add(self, hashes: Hashes, entries: Entries) -> None:
         """Take candidates: the newest records of keys that have no other record in the same segment."""
@@ -81,13 +83,30 @@ class Tombstones:
         if policy.upto is not None:
             mask &= seq <= policy.upto
         if bool(mask.any()):
-            joined = Hashes.join([self._hashes, hashes.take(mask)])
-            order = np.argsort(joined.high, kind="stable")
-            self._hashes, self._seq = joined.take(order), np.append(self._seq, seq[mask])[order]
+            self._hashes = Hashes.join([self._hashes, hashes.take(mask)])
+            self._seq = np.append(self._seq, seq[mask])
+            self._bytes = np.append(self._bytes, ENTRY_BYTES + entries["key_len"][mask])
+            self._keep(np.argsort(self._hashes.high, kind="stable"))
 
     @property
     def droppable(self) -> frozenset[int]:
         return frozenset(self._seq.tolist())
+
+    def left_of(self, surveyed: list[SegmentStats | None]) -> list[SegmentStats | None]:
+        """Return what is left of segments once the deletes that may go are gone."""
+        order = np.argsort(self._seq)
+        seq, upto = self._seq[order], np.append(0, np.cumsum(self._bytes[order]))
+
+        def left(stats: SegmentStats) -> SegmentStats:
+            low, high = np.searchsorted(seq, [stats.info.first, stats.info.last + 1]).tolist()
+            size = int(upto[high] - upto[low])
+            return replace(
+                stats,
+                live_records=stats.live_records - (high - low),
+                live_bytes=stats.live_bytes - size,
+            )
+
+        return [stats and left(stats) for stats in surveyed]
 
 
 @dataclass(slots=True)
@@ -99,9 +118,8 @@ class Survey:
     scratch: Scratch
     throttle: Throttle
     on_progress: Callable[[int], None]
-    seen: KeySet = field(default_factory=KeySet)
     damaged: dict[SegmentId, CorruptFile] = field(default_factory=dict)
-    _hasher: KeyHasher = field(default_factory=KeyHasher)
+    scan: NewestFirst = field(default_factory=NewestFirst)
 
     def run(self) -> tuple[list[SegmentStats | None], frozenset[int]]:
         """Return what was learnt of each sealed segment, oldest first, and the deletes that may go."""
@@ -113,62 +131,34 @@ class Survey:
             learnt = self._segment(info, tombstones)
             if info.state != State.ACTIVE:
                 stats.append(learnt)
-        return stats[::-1], tombstones.droppable
+        return tombstones.left_of(stats[::-1]), tombstones.droppable
 
     def _segment(self, info: SegmentInfo, tombstones: Tombstones) -> SegmentStats | None:
         if info.state == State.QUARANTINED:
             tombstones.strike_all()
             return None
         try:
-            hashes, entries = self._columns(info)
+            rows = self.scan.segment(self.snapshot.segment_batches(info), self._account)
         except CorruptFile as error:
             self.damaged[info.id] = error
             tombstones.strike_all()
             return None
-        live = self._live(hashes, entries, tombstones)
+        tombstones.strike(rows.unique)
+        alone = ~rows.superseded & (rows.rows == 1)
+        tombstones.add(rows.unique.take(alone), rows.entries[rows.newest_row[alone]])
+        live = self._live(rows)
         if info.state != State.ACTIVE:
             self.scratch.save(info.id, live)
-        return SegmentStats(info, int(live.sum()), record_bytes(entries[live]))
+        return SegmentStats(info, int(live.sum()), record_bytes(rows.entries[live]))
 
-    def _columns(self, info: SegmentInfo) -> tuple[Hashes, Entries]:
-        """Read a segment's keys and entries. Bounded by the size of a segment."""
-        hashes, entries = [self._hasher.hash([_NOTHING])], [_NOTHING.entries]
-        for batches in grouped(self.snapshot.segment_batches(info), _HASH_ROWS):
-            hashes.append(self._hasher.hash(batches))
-            entries += [batch.entries for batch in batches]
-            size = sum(record_bytes(batch.entries) for batch in batches)
-            self.throttle.spend(size)
-            self.on_progress(size)
-        return Hashes.join(hashes), np.concatenate(entries)
-
-    def _live(self, hashes: Hashes, entries: Entries, tombstones: Tombstones) -> Mask:
-        live = np.zeros(len(entries), np.bool_)
-        if not len(entries):
-            return live
-        found = newest(hashes)
-        unique = hashes.take(found.rows)
-        known = self.seen.find(unique)
-        live[found.rows[~known]] = True
-        live &= entries["op"] != Op.NOOP
+    def _live(self, rows: SegmentRows) -> Mask:
+        live = rows.live
+        live &= rows.entries["op"] != Op.NOOP
         if self.policy.upto is not None:
-            live |= entries["seq"] > self.policy.upto
-        tombstones.strike(unique)
-        alone = ~known & (found.counts == 1)
-        tombstones.add(unique.take(alone), entries[found.rows[alone]])
-        self.seen.add(unique.take(~known))
+            live |= rows.entries["seq"] > self.policy.upto
         return live
 
-
-def grouped(batches: Iterator[Batch], rows: int) -> Iterator[list[Batch]]:
-    """Put batches together until they have at least so many rows."""
-    group: list[Batch] = []
-    for batch in batches:
-        group.append(batch)
-        if sum(map(len, group)) >= rows:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-_NOTHING: Final = Batch.hole(Seq(1), Seq(1))
+    def _account(self, entries: Entries) -> None:
+        size = record_bytes(entries)
+        self.throttle.spend(size)
+        self.on_progress(size)

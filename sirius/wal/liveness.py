@@ -1,0 +1,89 @@
+"""Which records are the newest of their key: the question behind compaction, digests and diffs.
+
+Segments are gone over from the newest to the oldest, each read once. What stays in memory from one to the next is the
+set of keys seen, 12 bytes each; beside it stand the entries of one segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sirius.wal.batch import Batch, Mask
+from sirius.wal.block import ENTRY, Entries, Ints
+from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
+
+_HASH_ROWS: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRows:
+    """What was learnt of a segment. `unique` are the hashes of its keys, sorted; the columns beside it say of each key
+    which row is its newest here, how many rows it has here, and whether newer segments have it too."""
+
+    entries: Entries
+    unique: Hashes
+    newest_row: Ints
+    rows: Ints
+    superseded: Mask
+
+    @property
+    def live(self) -> Mask:
+        """Which rows are the newest of their key in the whole log."""
+        live = np.zeros(len(self.entries), np.bool_)
+        live[self.newest_row[~self.superseded]] = True
+        return live
+
+
+class NewestFirst:
+    """Goes over segments, which must be given newest first."""
+
+    def __init__(self) -> None:
+        self.seen = KeySet()
+        self._hasher = KeyHasher()
+
+    def segment(
+        self, batches: Iterator[Batch], on_entries: Callable[[Entries], None] = lambda _: None
+    ) -> SegmentRows:
+        """Look at the next older segment, given as its batches; `on_entries` is told of each portion read."""
+        parts, hashes = (
+            [np.zeros(0, ENTRY)],
+            [Hashes(np.zeros(0, np.uint64), np.zeros(0, np.uint32))],
+        )
+        for group in _grouped(batches):
+            entries = _entries_of(group)
+            keys = b"".join(batch.key_column.blob() for batch in group)
+            hashes.append(self._hasher.hash(entries, keys))
+            parts.append(entries)
+            on_entries(entries)
+        found = newest(joined := Hashes.join(hashes))
+        unique = joined.take(found.rows)
+        superseded = self.seen.find(unique)
+        self.seen.add(unique.take(~superseded))
+        return SegmentRows(_joined(parts), unique, found.rows, found.counts, superseded)
+
+
+def _grouped(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
+    """Put batches together until they have enough rows to be worth numpy's while."""
+    group: list[Batch] = []
+    rows = 0
+    for batch in batches:
+        group.append(batch)
+        rows += len(batch)
+        if rows >= _HASH_ROWS:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def _entries_of(batches: list[Batch]) -> Entries:
+    return _joined([batch.entries for batch in batches])
+
+
+def _joined(parts: list[Entries]) -> Entries:
+    """Put entries end to end. By bytes: numpy would compare the record types field by field each time."""
+    return np.frombuffer(b"".join(part.tobytes() for part in parts), ENTRY)

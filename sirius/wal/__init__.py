@@ -16,6 +16,7 @@ from sirius.wal.log import Log
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.reader import LogReader
 from sirius.wal.record import Limits, Op, Record, Update
+from sirius.wal.repair import RepairReport, repair
 from sirius.wal.snapshot import Snapshot
 from sirius.wal.state import Difference, StateDigest, diff, state_digest
 
@@ -35,6 +36,7 @@ __all__ = [
     "Op",
     "OsFileSystem",
     "Record",
+    "RepairReport",
     "SegmentInfo",
     "Snapshot",
     "State",
@@ -42,5 +44,6 @@ __all__ = [
     "Update",
     "diff",
     "encode",
+    "repair",
     "state_digest",
 ]

@@ -46,13 +46,15 @@ class Column:
     def starts(self) -> Ints:
         """Where each piece begins in the buffer."""
         if self._starts is None:
+            self._check()
             ends = np.cumsum(self.lengths, dtype=np.int64)
-            self._check(int(ends[-1]) if len(ends) else 0)
             ends += self._base
             self._starts = ends - self.lengths
         return self._starts
 
-    def _check(self, total: int) -> None:
+    def _check(self) -> None:
+        """Compare with the block's total. Where a stream stands would not do: it stops at its end."""
+        total = int(self.lengths.sum(dtype=np.int64))
         if total != self._total:
             raise CorruptLog(f"the lengths in a block add up to {total}, not {self._total}")
 
@@ -61,16 +63,15 @@ class Column:
         if not self._dense:
             starts, ends, buf = self.starts, self.starts + self.lengths, self.buf
             return [buf[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        self._check()
         stream = BytesIO(self.buf)
         stream.seek(self._base)
-        pieces = list(map(stream.read, self.lengths.tolist()))
-        self._check(stream.tell() - self._base)
-        return pieces
+        return list(map(stream.read, self.lengths.tolist()))
 
     def blob(self) -> bytes:
         """Return all pieces end to end."""
         if self._dense:
-            self._check(int(self.lengths.sum(dtype=np.int64)))
+            self._check()
             return self.buf[self._base : self._base + self._total]
         return b"".join(self.pieces())
 
@@ -79,10 +80,9 @@ class Column:
         if self._dense:
             blob = self.buf[self._base : self._base + self._total]
             if blob.isascii():
+                self._check()
                 stream = StringIO(blob.decode(), newline="")
-                texts = list(map(stream.read, self.lengths.tolist()))
-                self._check(stream.tell())
-                return texts
+                return list(map(stream.read, self.lengths.tolist()))
         return [piece.decode() for piece in self.pieces()]
 
     def pick(self, which: Mask | slice) -> Column:

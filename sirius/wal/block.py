@@ -43,7 +43,7 @@ from crc32c import crc32c
 
 from sirius.errors import CorruptLog, InvalidRecord
 from sirius.types import Seq
-from sirius.wal.record import DEFAULT_LIMITS, Limits, Update, check_updates
+from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Update, check_updates
 
 MAGIC: Final = b"SBLK"
 VERSION: Final = 1
@@ -64,7 +64,12 @@ ENTRY: Final = np.dtype(
     ]
 )
 ENTRY_BYTES: Final = ENTRY.itemsize
+_KINDS: Final = np.dtype({"names": ["kind"], "formats": ["<u4"], "offsets": [12], "itemsize": 48})
+"""Operation, flags and reserved bytes of an entry at a glance: with nothing unknown set it is the operation."""
+_OP_MAX: Final = max(Op)
 ALIGN: Final = 8
+SEQ_MAX: Final = 2**63 - 1
+"""The highest sequence number: columns of signed integers hold it, here and in Arrow and Spark."""
 
 Entries = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
@@ -100,11 +105,11 @@ def header_fault(header: Header, raw: bytes | memoryview, limits: Limits) -> str
         return "no block begins here"
     if crc32c(raw[8:HEADER_BYTES]) != header.header_crc:
         return "the block header's checksum does not match"
-    if header.version != VERSION or header.flags:
+    if header.version != VERSION or header.flags or header.reserved:
         return (
             f"block format {header.version} with flags {header.flags} is not known to this version"
         )
-    if not 1 <= header.first <= header.last:
+    if not 1 <= header.first <= header.last <= SEQ_MAX:
         return f"the block says that it covers {header.first} to {header.last}"
     if header.records > header.last - header.first + 1:
         return f"the block says {header.records} entries for {header.first} to {header.last}"
@@ -122,7 +127,10 @@ class Block:
 
     @classmethod
     def parse(cls, raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Self:
-        """Take a block from outside: every checksum, length and number is checked."""
+        """Take a block from outside: every length and number and the checksums of the whole are checked.
+
+        The entries' own checksums are not: whoever looks one entry up, and `waltool verify`, goes by them.
+        """
         if len(raw) < HEADER_BYTES:
             raise CorruptLog(f"a block has at least {HEADER_BYTES} bytes, not {len(raw)}")
         header = Header._make(HEADER.unpack_from(raw))
@@ -203,9 +211,11 @@ class Block:
             return "the lengths of the keys do not add up"
         if int(entries["body_len"].sum(dtype=np.int64)) != header.bodies_len:
             return "the lengths of the bodies do not add up"
-        keys = memoryview(self.raw)[self.keys_at : self.bodies_at]
-        return sequence_fault(entries["seq"], header.first, header.last) or keys_fault(
-            bytes(keys), entries["key_len"]
+        keys = self.raw[self.keys_at : self.bodies_at]
+        return (
+            sequence_fault(entries["seq"], header.first, header.last)
+            or keys_fault(keys, entries["key_len"])
+            or entries_fault(entries, header)
         )
 
 
@@ -222,6 +232,18 @@ def keys_fault(keys: bytes, lengths: npt.NDArray[np.uint32]) -> str | None:
     starts = starts[starts < len(keys)]
     octets = np.frombuffer(keys, np.uint8)[starts]
     return "a key is not UTF-8: it begins inside a character" if _inside(octets) else None
+
+
+def entries_fault(entries: Entries, header: Header) -> str | None:
+    """Say whether an entry has an unknown operation or flag, or a time that the header does not own up to."""
+    if not len(entries):
+        return None
+    kinds, ts = entries.view(_KINDS)["kind"], entries["ts"]
+    if int(kinds.min()) < Op.PUT or int(kinds.max()) > _OP_MAX:
+        return "an entry has an operation or flags that are not known to this version"
+    if (int(ts.min()), int(ts.max())) != (header.ts_min, header.ts_max):
+        return f"times from {ts.min()} to {ts.max()} are not those of the block's header"
+    return None
 
 
 def _inside(octets: npt.NDArray[np.uint8]) -> bool:
@@ -247,6 +269,10 @@ def encode(
     if not updates:
         raise InvalidRecord("a block needs at least one entry")
     check_updates(updates, limits)
+    if not 1 <= first <= SEQ_MAX - len(updates) + 1:
+        raise InvalidRecord(f"{len(updates)} entries from {first} on leave 1 to {SEQ_MAX}")
+    if not -(2**63) <= ts_us < 2**63:
+        raise InvalidRecord(f"the time {ts_us} is not a number of 64 bits")
     ops, keys, bodies, sessions, serials = zip(*updates, strict=True)
     entries = np.zeros(len(updates), ENTRY)
     entries["op"] = ops
@@ -270,13 +296,19 @@ def assemble(
     entries["key_len"] = np.fromiter(map(len, keys), np.uint32, count)
     entries["body_len"] = np.fromiter(map(len, bodies), np.uint32, count)
     size = HEADER_BYTES + count * ENTRY_BYTES + sum(map(len, keys)) + sum(map(len, bodies))
+    size += -size % ALIGN
     if size > limits.block_bytes_max:
         raise InvalidRecord(f"the block has {size} bytes, the limit is {limits.block_bytes_max}")
-    fault = sequence_fault(entries["seq"], first, last)
-    if fault := fault or keys_fault(b"".join(keys), entries["key_len"]):
+    if fault := sequence_fault(entries["seq"], first, last):
         raise InvalidRecord(fault)
+    if fault := keys_fault(b"".join(keys), entries["key_len"]):
+        raise InvalidRecord(f"entry {_not_utf8(keys)} of {count}: {fault}")
     entries["crc"] = np.fromiter(checksums(entries, keys, bodies), np.uint32, count)
     return seal(first, last, entries, keys, bodies)
+
+
+def _not_utf8(keys: Sequence[bytes]) -> int:
+    return next(at for at, key in enumerate(keys) if key.decode(errors="ignore").encode() != key)
 
 
 def checksums(entries: Entries, keys: Iterable[bytes], bodies: Iterable[bytes]) -> Iterable[int]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from sirius.errors import LogClosed, LogError, LogFailed, SiriusError
@@ -46,6 +47,8 @@ class GroupCommit(Generic[Item]):
         self.durable = start
         """The point up to which groups were written."""
         self.failure: LogError | None = None
+        self._resumed: list[tuple[int, LogError]] = []
+        """The failures that were got over, each with the point up to which everything was written."""
         self._closed = False
         self.on_durable: Callable[[int], None] | None = None
         self._thread: threading.Thread | None = None
@@ -82,18 +85,38 @@ class GroupCommit(Generic[Item]):
 
     def flush(self, timeout_s: float | None = None) -> int:
         """Return once all that was queued before is written; return the durable point."""
-        wanted = self.queued
+        with self.changed:
+            wanted, failures = self.queued, len(self._resumed)
         if self._thread is None:
             self.commit()
         with self.changed:
             done = self.changed.wait_for(
-                lambda: self.durable >= wanted or self.failure is not None, timeout_s
+                lambda: (
+                    self.durable >= wanted
+                    or self.failure is not None
+                    or len(self._resumed) > failures
+                ),
+                timeout_s,
             )
-            if self.durable < wanted and self.failure is not None:
-                raise self.failure
+            if len(self._resumed) > failures and self._resumed[failures][0] < wanted:
+                # It was dropped, and its number may stand for something else by now.
+                raise self._resumed[failures][1]
+            if done:
+                self.require(wanted)
         if not done:
             raise TimeoutError(f"{self._name}: {wanted} was not written after {timeout_s} s")
         return self.durable
+
+    def reach(self, point: int) -> None:
+        """Everything up to `point` is written, in the middle of a group and whatever becomes of the rest."""
+        with self.changed:
+            self.durable = max(self.durable, point)
+            self.changed.notify_all()
+
+    def require(self, point: int) -> None:
+        """Raise the failure if it left `point` unwritten."""
+        if self.durable < point and self.failure is not None:
+            raise self.failure
 
     def _run(self) -> None:
         while True:
@@ -126,14 +149,19 @@ class GroupCommit(Generic[Item]):
         try:
             self._write(group)
         except LogError as error:
-            self._fail(error)
+            self.fail(error)
             raise
         except OSError as error:
             failure = LogFailed(f"{self._name}: {error}")
-            self._fail(failure)
+            self.fail(failure)
             raise failure from error
+        except BaseException as error:
+            # Whoever waits must hear of it, whatever it was.
+            self.fail(LogFailed(f"{self._name}: {error!r}"))
+            raise
 
-    def _fail(self, error: LogError) -> None:
+    def fail(self, error: LogError) -> None:
+        """Take nothing more. What is waiting is dropped."""
         with self.changed:
             self.failure = error
             self._pending.clear()
@@ -143,8 +171,26 @@ class GroupCommit(Generic[Item]):
     def resume(self, point: int) -> None:
         """Go on after a failure that left everything up to `point` written and nothing behind it."""
         with self._writing, self.changed:
+            if self.failure is None:
+                return
+            self._resumed.append((point, self.failure))
             self.failure = None
             self.queued = self.durable = point
+            self.changed.notify_all()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Have no group written meanwhile. Items still queue up, unless `changed` is held as well."""
+        with self._writing:
+            yield
+
+    def rewind(self, point: int) -> None:
+        """Go back to `point`, for a log that was truncated. Call it paused, with `changed` held and nothing waiting."""
+        cut = LogError(f"{self._name} was truncated after {point}")
+        # Whoever waits for a number that is gone must not wait for the one that takes its place.
+        self._resumed.append((point, cut))
+        self.queued = self.durable = point
+        self.changed.notify_all()
 
     def close(self) -> bool:
         """Stop the thread once all is written; say whether that went well. Closing twice is harmless."""

@@ -38,8 +38,9 @@ import numpy as np
 from sirius.errors import UsageError
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch, Mask
-from sirius.wal.block import ENTRY, ENTRY_BYTES, Block, Entries, seal
+from sirius.wal.block import ALIGN, ENTRY, ENTRY_BYTES, HEADER_BYTES, Block, Entries, seal
 from sirius.wal.manifest import SegmentInfo
+from sirius.wal.record import DEFAULT_LIMITS
 
 BLOCK_RECORDS: Final = 4096
 BLOCK_BYTES: Final = 1 << 20
@@ -208,6 +209,7 @@ class Reblocker:
     """Collects records into blocks of a good size that cover a range without a gap."""
 
     next_first: int
+    bytes_max: int = DEFAULT_LIMITS.block_bytes_max
     _entries: list[Entries] = field(default_factory=list)
     _keys: list[bytes] = field(default_factory=list)
     _bodies: list[bytes] = field(default_factory=list)
@@ -216,7 +218,31 @@ class Reblocker:
     _last: int = 0
 
     def add(self, batch: Batch) -> Iterator[Block]:
-        """Take the records of a batch, which begins where the one before ended; yield blocks that are full."""
+        """Take the records of a batch, which lies behind those before; yield blocks that are full."""
+        for part in self._parts(batch):
+            if (
+                self._records
+                and self._size(self._bytes + record_bytes(part.entries)) > self.bytes_max
+            ):
+                yield self._block()
+            self._take(part)
+            if self._records >= BLOCK_RECORDS or self._bytes >= BLOCK_BYTES:
+                yield self._block()
+
+    def _parts(self, batch: Batch) -> Iterator[Batch]:
+        """Split a batch until every part fits into a block; that of one record always does."""
+        if len(batch) <= 1 or self._size(record_bytes(batch.entries)) <= self.bytes_max:
+            yield batch
+            return
+        middle = int(batch.seq[len(batch) // 2])
+        yield from self._parts(batch.between(batch.first, middle - 1))
+        yield from self._parts(batch.between(middle, batch.last))
+
+    @staticmethod
+    def _size(payload: int) -> int:
+        return HEADER_BYTES + payload + -payload % ALIGN
+
+    def _take(self, batch: Batch) -> None:
         if len(batch):
             self._entries.append(batch.entries)
             self._keys.append(batch.key_column.blob())
@@ -224,8 +250,6 @@ class Reblocker:
         self._records += len(batch)
         self._bytes += record_bytes(batch.entries)
         self._last = batch.last
-        if self._records >= BLOCK_RECORDS or self._bytes >= BLOCK_BYTES:
-            yield self._block()
 
     def finish(self) -> Iterator[Block]:
         """Yield what is left, be it nothing but a hole."""

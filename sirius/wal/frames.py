@@ -72,6 +72,10 @@ class Mode(IntEnum):
     OS = 2
 
 
+_KINDS: Final = frozenset(map(int, FileKind))
+_MODES: Final = frozenset(map(int, Mode))
+
+
 class FileHeader(NamedTuple):
     """The first 64 bytes of a file of frames."""
 
@@ -96,8 +100,10 @@ def read_file_header(file: File, path: str) -> FileHeader:
     _, crc, version, kind, *rest = _FILE_HEADER.unpack(raw)
     if crc32c(raw[12:]) != crc:
         raise CorruptFile(path, 0, "the file header's checksum does not match")
-    if version != FILE_VERSION:
-        raise CorruptFile(path, 0, f"file format {version} is not known to this version")
+    if version != FILE_VERSION or kind not in _KINDS:
+        raise CorruptFile(
+            path, 0, f"file format {version}, kind {kind}, is not known to this version"
+        )
     return FileHeader(FileKind(kind), *rest)
 
 
@@ -123,6 +129,8 @@ def parse_mark(raw: bytes | memoryview, offset: int, header: FileHeader) -> Mark
         return None
     _, crc, mode, synced, index_crc, *place, last = _MARK.unpack_from(raw)
     if crc32c(raw[8:MARK_BYTES]) != crc or place != [header.uid, header.segment, offset]:
+        return None
+    if mode not in _MODES:
         return None
     return Mark(Mode(mode), bool(synced), index_crc, header.uid, header.segment, offset, last)
 
@@ -155,6 +163,8 @@ class Walk:
     payloads: bool = True
     fault: str | None = None
     mark: Mark | None = None
+    behind: int = 0
+    """Where the frame that failed ends, if its head could be believed: what looks like a frame before is in a body."""
 
     def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
         """Yield chunks of whole blocks. Memory: one chunk, or one block where that is larger."""
@@ -175,6 +185,9 @@ class Walk:
         """Move over the whole frames of a chunk; return how many bytes the next frame needs."""
         buf, base, at, length = memoryview(chunk.buf), chunk.base, 0, len(chunk.buf)
         while at < length:
+            if length - at < MARK_BYTES:
+                # No frame is shorter than a mark, and only whole magics can be told apart.
+                return self._more(MARK_BYTES, base + at)
             is_mark = chunk.buf.startswith(MARK_MAGIC, at)
             size = self._mark(buf, at) if is_mark else self._frame(chunk, buf, at)
             if self.fault is not None:
@@ -188,6 +201,7 @@ class Walk:
     def _more(self, size: int, at: int) -> int:
         if at + size > self.end:
             self.fault = "the file ends inside a frame"
+            self.behind = self.end
         return size
 
     def _mark(self, buf: memoryview, at: int) -> int:
@@ -215,6 +229,7 @@ class Walk:
         if fault is None and at + size <= len(buf):
             if self.payloads and crc32c(buf[payload_at : at + size]) != header.payload_crc:
                 fault = "a block's payload checksum does not match"
+                self.behind = self.position + size
             else:
                 chunk.spans.append((at, header))
                 self.next_first = header.last + 1
@@ -251,6 +266,8 @@ class FrameWriter:
     def _take_back(self, error: OSError) -> None:
         try:
             self._file.truncate(self.size)
+            # Synced, or a power loss could bring back what was refused.
+            self._file.sync()
         except OSError as second:
             raise LogFailed(f"{self._path}: write failed: {error}, then {second}") from error
 
@@ -277,8 +294,13 @@ class FrameWriter:
             self.sync()
         mark, wanted = walk.mark, (mode, True, walk.position - MARK_BYTES)
         if mark is None or (mark.mode, mark.synced, mark.offset) != wanted:
-            # Synced, because it may change the mode by which the next torn tail is judged.
-            self.mark(mode)
+            # By this mark's mode the next torn tail is judged, so it is synced. Where it says nothing new, a full disk
+            # does not keep the file from being opened.
+            try:
+                self.mark(mode)
+            except DiskFull:
+                if mark is None or mark.mode != mode:
+                    raise
             self.sync()
 
     def abandon(self) -> None:
@@ -306,7 +328,9 @@ def diagnose(walk: Walk) -> End:
 
 
 def _frame_behind(walk: Walk) -> bool:
-    return any(True for _ in marks_behind(walk)) or any(map(walk.whole_at, _find(walk, walk.magic)))
+    return any(True for _ in marks_behind(walk)) or any(
+        at >= walk.behind and walk.whole_at(at) for at in _find(walk, walk.magic)
+    )
 
 
 def marks_behind(walk: Walk) -> Iterator[Mark]:
@@ -318,8 +342,10 @@ def marks_behind(walk: Walk) -> Iterator[Mark]:
 
 def blocks_behind(walk: Walk) -> Iterator[tuple[int, Header]]:
     """Yield every whole block, with its offset, that stands behind a fault and could belong there."""
+    end = walk.behind
     for at in _find(walk, _block.MAGIC):
-        if header := _valid_block(walk, at):
+        if at >= end and (header := _valid_block(walk, at)):
+            end = at + header.size
             yield at, header
 
 

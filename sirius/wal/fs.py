@@ -126,6 +126,8 @@ class FileSystem(Protocol):
 class OsFile:
     """A file descriptor with positioned reads and appended writes."""
 
+    _fd = -1
+
     def __init__(self, path: str, flags: int) -> None:
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
 

@@ -19,10 +19,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
-from sirius.errors import DiskFull, LogError, OutOfOrder
+from sirius.errors import DiskFull, InvalidRecord, LogClosed, LogError, LogFailed, OutOfOrder
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
@@ -30,15 +31,17 @@ from sirius.wal.commit import GroupCommit
 from sirius.wal.compaction import CompactionPolicy, CompactionResult
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode
-from sirius.wal.fs import FileSystem, OsFileSystem
+from sirius.wal.fs import FileSystem, OsFileSystem, is_full, remove_tree
 from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import Op, Record, Update, key_bytes
 from sirius.wal.recovery import recover_active
+from sirius.wal.replacement import replace
 from sirius.wal.reserve import Reserve
 from sirius.wal.rewrite import compact
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
-from sirius.wal.store import Retirement, Store
+from sirius.wal.store import RESERVE, Retirement, Store
+from sirius.wal.truncate import fill, shortened
 
 OnCorrupt = Literal["raise", "quarantine"]
 _INDEX_LAG = 256
@@ -69,8 +72,8 @@ class Log:
             self._lock_held.release()
             raise
         self._manifest_lock = threading.RLock()
-        self._compact_lock = threading.Lock()
-        self._reserve = Reserve(store.fs, f"{store.root}/RESERVE", config.reserve_bytes)
+        self._compact_lock = threading.RLock()
+        self._reserve = Reserve(store.fs, f"{store.root}/{RESERVE}", config.reserve_bytes)
         self._closed = False
         self._commits = GroupCommit[Block](
             store.root,
@@ -115,6 +118,7 @@ class Log:
 
     def _create(self) -> tuple[Manifest, SegmentWriter]:
         self._store.lay_out()
+        self._store.refuse_orphans()
         manifest = Manifest(
             uid=int.from_bytes(os.urandom(8)),
             home=self._store.home(),
@@ -128,6 +132,7 @@ class Log:
 
     def _settle_in(self, manifest: Manifest) -> Manifest:
         """Give a copy an identity of its own, and clear away what crashes left."""
+        self._store.settle_names()
         if self._store.is_copy(manifest):
             _log.warning("%s is a copy: it becomes a log of its own", self._store.root)
             newest = max(self._store.versions())
@@ -142,9 +147,10 @@ class Log:
 
     def _new_writer(self, info: SegmentInfo, uid: int) -> SegmentWriter:
         header = FileHeader(FileKind.SEGMENT, info.id, uid, info.first, self._now_us())
-        return SegmentWriter.create(
-            self._store.fs, self._store.segment_dir(info.id), header, self._mode
-        )
+        folder = self._store.segment_dir(info.id)
+        # An attempt that found the disk full may have left something.
+        remove_tree(self._store.fs, folder)
+        return SegmentWriter.create(self._store.fs, folder, header, self._mode)
 
     # ------------------------------------------------------------------ state
 
@@ -214,7 +220,7 @@ class Log:
             self._commits.wait_for_room()
             block = encode(self.next_seq, list(updates), self._now_us(), self._config.limits)
             self._commits.queue(block, len(block), block.last)
-        self._push()
+        self._push(block.last)
         return block.last
 
     def append(self, block: Block) -> None:
@@ -223,18 +229,35 @@ class Log:
             self._commits.wait_for_room()
             if block.first != self.next_seq:
                 raise OutOfOrder(f"a block from {block.first} on cannot stand at {self.next_seq}")
+            if len(block) > (limit := self._config.limits.block_bytes_max):
+                raise InvalidRecord(f"the block has {len(block)} bytes, the limit is {limit}")
             self._commits.queue(block, len(block), block.last)
-        self._push()
+        self._push(block.last)
 
-    def _push(self) -> None:
+    def _push(self, point: int) -> None:
         """In mode `os`, or when too much is waiting and nobody else writes, write now."""
         inline = self._config.durability == Durability.OS
         if inline or (not self._config.background and self._commits.crowded):
             self._commits.commit()
+            # Another thread may have taken this block into its group, and failed.
+            self._commits.require(point)
 
     def flush(self, timeout_s: float | None = None) -> Seq:
         """Return once all that was appended before is as safe as the mode promises; return that point."""
         return Seq(self._commits.flush(timeout_s))
+
+    def sync(self) -> None:
+        """Put on disk all that was written, in whatever mode. A failure is final, as with every sync."""
+        writer = self._writer
+        if self._config.durability == Durability.FSYNC:
+            return
+        try:
+            writer.sync()
+        except LogFailed as error:
+            # A segment that was sealed meanwhile was synced then, and its file is closed.
+            if writer is self._writer:
+                self._commits.fail(error)
+                raise
 
     def _write_group(self, group: list[Block]) -> None:
         at = 0
@@ -284,8 +307,17 @@ class Log:
 
     def _rotate(self) -> None:
         with self._manifest_lock:
-            sealed = self._writer.seal(self._mode)
-            self._manifest, self._writer = self._next_segment(self._manifest, sealed)
+            full = self._writer
+            try:
+                sealed = full.seal(self._mode)
+                self._manifest, self._writer = self._next_segment(self._manifest, sealed)
+            except OSError as error:
+                if is_full(error):
+                    # The segment is still the active one, and whole: the next append tries again.
+                    raise DiskFull(f"{self._store.root}: no room for a new segment") from error
+                raise
+            full.abandon()
+            self._commits.reach(sealed.last)
 
     def _next_segment(
         self, manifest: Manifest, finished: SegmentInfo
@@ -295,6 +327,19 @@ class Log:
         self._store.commit(rotated)
         self._retirement.supersede(manifest.version)
         return rotated, writer
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosed(f"{self._store.root} is closed")
+
+    def _commit(self, manifest: Manifest) -> None:
+        self._check_open()
+        try:
+            self._store.commit(manifest)
+        except LogFailed as error:
+            # Nobody knows which manifest the disk holds, so nothing more may be built upon either.
+            self._commits.fail(error)
+            raise
 
     def reserve_segment(self) -> SegmentId:
         """Give out the id of a segment to be built."""
@@ -311,19 +356,19 @@ class Log:
             after = before.swap(old, new, tombstone_floor)
             for info in new:
                 self._store.publish_segment(info.id)
-            self._store.commit(after)
+            self._commit(after)
             self._manifest = after
             self._retirement.supersede(before.version)
             for segment in old:
                 self._cache.forget(segment)
-            self._retirement.run()
+            self._retirement.run(at_once=self.disk_full)
 
     def quarantine(self, segment: SegmentId, reason: str) -> None:
         """Set a damaged sealed segment apart: its range is unavailable until it is repaired."""
         with self._manifest_lock:
             before = self._manifest
             after = before.quarantine(segment, reason)
-            self._store.commit(after)
+            self._commit(after)
             self._manifest = after
             self._retirement.supersede(before.version)
             self._cache.forget(segment)
@@ -332,9 +377,62 @@ class Log:
         """Remember small facts of the layers above in the manifest."""
         with self._manifest_lock:
             before = self._manifest
-            self._store.commit(after := before.tagged(**tags))
+            self._commit(after := before.tagged(**tags))
             self._manifest = after
             self._retirement.supersede(before.version)
+
+    def raise_tombstone_floor(self, seq: int) -> None:
+        """Note that deletes up to `seq` may be missing, since this is a copy of a log that has dropped them."""
+        with self._manifest_lock:
+            before = self._manifest
+            self._commit(after := before.raised(seq))
+            self._manifest = after
+            self._retirement.supersede(before.version)
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Have everything written, and nothing appended or swapped until the end."""
+        while True:
+            self.flush()
+            with self._commits.paused(), self._manifest_lock, self._commits.changed:
+                if self._commits.queued == self._commits.durable:
+                    yield
+                    return
+
+    def rotate(self) -> None:
+        """Seal the active segment, unless it is empty, so that compaction reaches what is in it."""
+        with self._settled():
+            if self._writer.last >= self._writer.header.first:
+                try:
+                    self._rotate()
+                except LogError as error:
+                    self._commits.fail(error)
+                    raise
+
+    def truncate_after(self, seq: int) -> int:
+        """Remove everything behind `seq`, in one atomic step; return how many numbers went. They are given again.
+
+        Only for a log that stands alone: see `sirius.wal.truncate`. Appends wait meanwhile.
+        """
+        with self._compact_lock, self._settled():
+            gone = self._writer.last - seq
+            if seq < 0 or gone <= 0:
+                return 0
+            before, after = self._manifest, shortened(self._manifest, seq)
+            writer = self._new_writer(after.active, after.uid)
+            try:
+                with self.snapshot() as snapshot:
+                    fill(writer, snapshot, seq, self._mode)
+            except BaseException:
+                writer.abandon()
+                remove_tree(self._store.fs, self._store.segment_dir(after.active.id))
+                raise
+            self._commit(after)
+            self._writer.abandon()
+            self._manifest, self._writer = after, writer
+            self._retirement.supersede(before.version)
+            self._commits.rewind(seq)
+            return gone
 
     def retire(self, *, at_once: bool = False) -> int:
         """Remove what compaction replaced and nobody can need any more; return how many versions went."""
@@ -352,11 +450,45 @@ class Log:
 
         `on_progress` gets bytes done and bytes in all; `should_stop` is asked often, and what was swapped in
         before it said yes stays. A damaged segment that the pass meets is set apart.
+
+        On a full disk the pass works in the reserve, and what it replaces is removed at once.
         """
         with self._compact_lock, self._reserve.lent(self.disk_full):
-            if self.disk_full:
-                self.retire(at_once=True)
-            return compact(self, policy or CompactionPolicy(), should_stop, on_progress)
+            self._check_open()
+            try:
+                if self.disk_full:
+                    self.retire(at_once=True)
+                return compact(
+                    self,
+                    policy or CompactionPolicy(),
+                    lambda: self._closed or should_stop(),
+                    on_progress,
+                )
+            except OSError as error:
+                if is_full(error):
+                    raise DiskFull(f"{self._store.root}: no room to compact in") from error
+                raise
+
+    def replace(
+        self, first: int, last: int, blocks: Iterable[Block], *, source_floor: int | None = None
+    ) -> None:
+        """Put blocks from a peer in the place of damaged segments. Atomic; appends and readers go on meanwhile.
+
+        Neighbouring segments that are sealed or quarantined must cover exactly `first` to `last`, and so must the
+        blocks, one following the other; they are checked before they count. If anything is wrong (`UsageError`,
+        `OutOfOrder`, `InvalidRecord`) nothing is changed. Runs in the caller's thread, after a compaction pass.
+
+        **Deletes.** A delete may be dropped once no older record of its key is left, so a part of one log cannot
+        always stand among the parts of another. Either of two dangers raises `ResyncRequired`: take the whole state.
+
+        - `last` is below this log's tombstone floor: the peer's blocks may hold a PUT whose DELETE, behind `last`,
+          was dropped here. The key would come back. From the floor on there is no such DELETE: either it is
+          inside the range, where the peer has it or has dropped the PUT as well, or it was never dropped here.
+        - The peer dropped a DELETE of the range while the PUT is still here, in front of `first`. Dropped deletes lie
+          in holes at or below the peer's tombstone floor, `source_floor`; if it is not given, every hole may be one.
+        """
+        with self._compact_lock:
+            replace(self, first, last, blocks, source_floor)
 
     # ------------------------------------------------------------------ reading
 
@@ -408,10 +540,12 @@ class Log:
         if self._closed:
             return
         self._closed = True
-        try:
-            if self._commits.close():
-                self._writer.close(self._mode)
-            else:
-                self._writer.abandon()
-        finally:
-            self._lock_held.release()
+        # A pass that is running stops at the next occasion. The lock goes when nobody changes segments any more.
+        with self._compact_lock:
+            try:
+                if self._commits.close():
+                    self._writer.close(self._mode)
+                else:
+                    self._writer.abandon()
+            finally:
+                self._lock_held.release()

@@ -89,7 +89,16 @@ class Manifest:
                 raise InvariantViolation(
                     f"manifest {self.version}: segment {info.id} begins at {info.first}, not {expected}"
                 )
+            if info.state != State.ACTIVE and info.last < info.first:
+                raise InvariantViolation(
+                    f"manifest {self.version}: segment {info.id} covers {info.first} to {info.last}"
+                )
             expected = info.last + 1
+        ids = [info.id for info in self.segments]
+        if len({*ids}) < len(ids) or max(ids, default=0) >= self.next_segment:
+            raise InvariantViolation(
+                f"manifest {self.version}: next segment {self.next_segment} after {ids}"
+            )
         states = [info.state for info in self.segments]
         if State.ACTIVE in states[:-1] or not states or states[-1] != State.ACTIVE:
             raise InvariantViolation(f"manifest {self.version}: the states are {states}")
@@ -112,8 +121,8 @@ class Manifest:
     ) -> Manifest:
         """Neighbours `old` give way to `new`, which covers the same range."""
         ids = [info.id for info in self.segments]
-        at = ids.index(old[0])
-        if ids[at : at + len(old)] != list(old):
+        at = ids.index(old[0]) if old and old[0] in ids else len(ids)
+        if not old or ids[at : at + len(old)] != list(old):
             raise InvariantViolation(f"segments {list(old)} are not neighbours in {ids}")
         return self._next(
             segments=(*self.segments[:at], *new, *self.segments[at + len(old) :]),
@@ -127,6 +136,8 @@ class Manifest:
 
     def quarantine(self, segment: SegmentId, reason: str) -> Manifest:
         """A sealed segment turned out to be damaged."""
+        if segment not in (info.id for info in self.segments):
+            raise InvariantViolation(f"manifest {self.version} has no segment {segment}")
         return self._next(
             segments=tuple(
                 replace(info, state=State.QUARANTINED, reason=reason)
@@ -139,6 +150,10 @@ class Manifest:
     def tagged(self, **tags: str) -> Manifest:
         """Remember small facts of the layers above, in the same atomic step as everything else."""
         return self._next(tags={**self.tags, **tags})
+
+    def raised(self, tombstone_floor: int) -> Manifest:
+        """Deletes up to `tombstone_floor` may be missing."""
+        return self._next(tombstone_floor=Seq(max(self.tombstone_floor, tombstone_floor)))
 
     def at_home(self, home: tuple[int, int], uid: int) -> Manifest:
         """This folder is a copy: it gets an identity of its own."""

@@ -2,7 +2,8 @@
 
 `LogReader` takes no lock and writes nothing. `refresh` looks at the disk again; `snapshot` gives a fixed view of what
 it saw last; `follow` yields what arrives. A reader of a live log sees whole, checked blocks of decided entries or
-nothing: a block that is half written is simply not there yet.
+nothing: a block that is half written is simply not there yet. Damage in front of what was synced is told apart from
+that: what lies behind it counts as there (`last` says how far), and reading it raises `RangeUnavailable`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ from typing import Final, Self
 
 from crc32c import crc32c
 
-from sirius.errors import MissingSegment
+from sirius.errors import LogClosed, MissingSegment
 from sirius.types import Seq
 from sirius.wal.batch import Batch
-from sirius.wal.frames import FILE_HEADER_BYTES, MARK_BYTES, parse_mark
+from sirius.wal.frames import (
+    FILE_HEADER_BYTES,
+    MARK_BYTES,
+    End,
+    Mark,
+    Walk,
+    diagnose,
+    parse_mark,
+)
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.index import Index, row_of
 from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import DEFAULT_LIMITS, Limits
+from sirius.wal.recovery import last_known
 from sirius.wal.segment import INDEX, read_whole
 from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
 from sirius.wal.store import Store
@@ -36,8 +46,10 @@ class ActiveTail:
         self.segment = cache.open(info)
         self.index = Index()
         self.position = FILE_HEADER_BYTES
-        self.last = Seq(info.first - 1)
+        self.last = self._whole = Seq(info.first - 1)
         self.fault: str | None = None
+        self.damage: str | None = None
+        self._mark: Mark | None = None
         self._believe_index(store)
 
     def _believe_index(self, store: Store) -> None:
@@ -49,17 +61,33 @@ class ActiveTail:
             return
         _, last, offset, size, *_ = index.row(len(index) - 1)
         at = offset + size
+        if at + MARK_BYTES > self.segment.size():
+            return
         mark = parse_mark(self.segment.read(at, MARK_BYTES), at, self.segment.header)
         if mark and mark.index_crc == crc32c(raw) and mark.last == last:
-            self.index, self.position, self.last = index, at + MARK_BYTES, Seq(last)
+            self.index, self.position, self._mark = index, at + MARK_BYTES, mark
+            self.last = self._whole = Seq(last)
 
     def advance(self) -> None:
         """Take in the blocks that have become whole since the last time."""
-        walk = self.segment.walk(self.position, self.last + 1)
+        walk = self._walk()
+        if diagnose(walk) == End.CORRUPT:
+            # The writer may have taken a write back and put another in its place while this one looked.
+            walk = self._walk()
+        self.fault, self.damage = walk.fault, None
+        if diagnose(walk) == End.CORRUPT:
+            self.damage = f"{self.segment.path}: damaged at byte {walk.position}: {walk.fault}"
+            self.last = Seq(last_known(walk))
+
+    def _walk(self) -> Walk:
+        walk = self.segment.walk(self.position, self._whole + 1)
+        walk.mark = self._mark
         for chunk in walk.chunks():
             for at, header in chunk.spans:
                 self.index.append(row_of(header, chunk.base + at))
-        self.position, self.last, self.fault = walk.position, Seq(walk.next_first - 1), walk.fault
+        self.position, self._mark = walk.position, walk.mark
+        self.last = self._whole = Seq(walk.next_first - 1)
+        return walk
 
 
 class LogReader:
@@ -67,7 +95,9 @@ class LogReader:
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
+        self._limits = limits
         self._cache = SegmentCache(store, limits)
+        self._tail: ActiveTail | None = None
         self.manifest, self._tail = self._load()
 
     @classmethod
@@ -89,27 +119,33 @@ class LogReader:
         self.close()
 
     def close(self) -> None:
-        """Close the files. Snapshots that are still in use keep theirs."""
-        self._tail.segment.close()
+        """Let go of the files. Snapshots that are still in use keep theirs."""
+        self._tail = None
+        self._cache = SegmentCache(self._store, self._limits)
+
+    @property
+    def _open_tail(self) -> ActiveTail:
+        if self._tail is None:
+            raise LogClosed(f"{self._store.root} is closed")
+        return self._tail
 
     @property
     def last(self) -> Seq:
         """The newest sequence number seen so far."""
-        return self._tail.last
+        return self._open_tail.last
 
     @property
     def torn(self) -> str | None:
         """Why the last bytes of the active segment do not make a whole block, if they do not."""
-        return self._tail.fault
+        return self._open_tail.fault
 
     def refresh(self) -> Seq:
         """Look at the disk again; return the newest sequence number."""
+        tail = self._open_tail
         if self._store.versions()[:1] != [self.manifest.version]:
-            tail = self._tail
             self.manifest, self._tail = self._load()
-            if self._tail is not tail:
-                tail.segment.close()
-        self._tail.advance()
+        else:
+            tail.advance()
         return self.last
 
     def _load(self) -> tuple[Manifest, ActiveTail]:
@@ -124,7 +160,7 @@ class LogReader:
         raise MissingSegment(f"{self._store.root}: its segments keep changing")
 
     def _tail_of(self, manifest: Manifest) -> ActiveTail:
-        tail: ActiveTail | None = getattr(self, "_tail", None)
+        tail = self._tail
         if tail is None or tail.info.id != manifest.active.id:
             tail = ActiveTail(self._store, manifest.active, self._cache)
         tail.advance()
@@ -132,7 +168,8 @@ class LogReader:
 
     def snapshot(self) -> Snapshot:
         """Return a fixed view of what the last refresh saw."""
-        view = ActiveView(self._tail.segment, self._tail.index)
+        tail = self._open_tail
+        view = ActiveView(tail.segment, tail.index, tail.damage)
         return Snapshot(self.manifest, self._cache, view, self.last)
 
     def follow(

@@ -57,6 +57,7 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
+_OPS: Final = frozenset(map(int, Op))
 
 
 def key_bytes(key: str) -> bytes:
@@ -77,16 +78,19 @@ def check_updates(updates: Sequence[Update], limits: Limits) -> None:
 
 
 def _problem(update: Update, limits: Limits) -> str | None:
-    if not isinstance(update.key, bytes) or not isinstance(update.body, bytes):
-        return (
-            f"key and body are bytes, not {type(update.key).__name__}, {type(update.body).__name__}"
-        )
-    if update.op < CONTROL_FROM and not update.key:
+    op, key, body, session, serial = update
+    if op not in _OPS:
+        return f"there is no operation {op!r}"
+    if not isinstance(key, bytes) or not isinstance(body, bytes):
+        return f"key and body are bytes, not {type(key).__name__}, {type(body).__name__}"
+    if op < CONTROL_FROM and not key:
         return "the key is empty"
-    if len(update.key) > limits.key_bytes_max:
-        return f"the key has {len(update.key)} bytes, the limit is {limits.key_bytes_max}"
-    if len(update.body) > limits.body_bytes_max:
-        return f"the body has {len(update.body)} bytes, the limit is {limits.body_bytes_max}"
-    if update.op == Op.DELETE and update.body:
+    if len(key) > limits.key_bytes_max:
+        return f"the key has {len(key)} bytes, the limit is {limits.key_bytes_max}"
+    if len(body) > limits.body_bytes_max:
+        return f"the body has {len(body)} bytes, the limit is {limits.body_bytes_max}"
+    if op == Op.DELETE and body:
         return "a DELETE has no body"
+    if not isinstance(session, int) or not isinstance(serial, int) or (session | serial) >> 64:
+        return f"session {session!r} and serial {serial!r} are not both numbers of 64 bits"
     return None

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 
 from sirius.errors import CorruptFile, LogFailed
 from sirius.types import Seq
-from sirius.wal.frames import End, Mode, Walk, blocks_behind, diagnose, marks_behind
+from sirius.wal.frames import (
+    MARK_BYTES,
+    End,
+    FileHeader,
+    FileKind,
+    Mode,
+    Walk,
+    blocks_behind,
+    diagnose,
+    marks_behind,
+)
 from sirius.wal.index import Index, row_of
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import Limits
@@ -45,11 +55,14 @@ def recover_active(
     file.forget()
     try:
         segment = Segment(store.fs, folder, info, limits)
-        walk, index = survey(segment)
-        end = diagnose(walk)
     except CorruptFile as error:
+        # The file's header is gone; what follows may still say how far the segment went.
+        header = FileHeader(FileKind.SEGMENT, info.id, manifest.uid, info.first, 0)
+        last = last_known(Walk(file, header, 0, file.size(), info.first, limits))
         file.close()
-        return _quarantined(info, error, info.first, on_corrupt)
+        return _quarantined(info, error, last, on_corrupt)
+    walk, index = survey(segment)
+    end = diagnose(walk)
     if end == End.CORRUPT:
         file.close()
         damage = CorruptFile(segment.path, walk.position, str(walk.fault))
@@ -71,11 +84,17 @@ def survey(segment: Segment) -> tuple[Walk, Index]:
 
 
 def last_known(walk: Walk) -> int:
-    """Return the highest sequence number that anything behind the damage speaks of."""
-    seen = [walk.next_first - 1]
-    seen += [mark.last for mark in marks_behind(walk)]
-    seen += [header.last for _, header in blocks_behind(walk)]
-    return max(seen)
+    """Return the highest sequence number that anything behind the damage speaks of.
+
+    A block can be forged by what somebody writes into a body, a mark cannot. So blocks are looked for only where no
+    mark leads on.
+    """
+    while (mark := next(marks_behind(walk), None)) is not None:
+        at = mark.offset + MARK_BYTES
+        walk = Walk(walk.file, walk.header, at, walk.end, mark.last + 1, walk.limits)
+        for _ in walk.chunks():
+            pass
+    return max([walk.next_first - 1, *(header.last for _, header in blocks_behind(walk))])
 
 
 def _quarantined(info: SegmentInfo, error: CorruptFile, last: int, on_corrupt: str) -> Recovered:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from crc32c import crc32c
 
-from sirius.errors import CorruptFile, CorruptLog
+from sirius.errors import CorruptFile, CorruptLog, NotALog
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, Block, Header, header_fault
@@ -131,26 +131,35 @@ class SegmentWriter(FrameWriter):
 
     def write_index(self) -> None:
         """Bring the index file nearer. A mark should follow, so that it can be believed; a failure does no harm."""
-        file = self._fs.open(f"{self._folder}/{INDEX}", "a")
         try:
-            file.append([b"".join(self._unwritten)])
+            self._append_index(b"".join(self._unwritten))
         except OSError as error:
             _log.warning("%s: the index falls behind: %s", self._folder, error)
+        self._unwritten.clear()
+
+    def _append_index(self, rows: bytes) -> None:
+        file = self._fs.open(f"{self._folder}/{INDEX}", "a")
+        try:
+            file.append([rows])
         finally:
             file.close()
-        self._unwritten.clear()
 
     def close(self, mode: Mode) -> None:
         """Close the segment so that the next opener finds a synced mark at its end."""
-        self.sync()
-        write_whole(self._fs, f"{self._folder}/{INDEX}", self.index.table.tobytes())
-        self.mark(mode)
-        self.sync()
+        self._finish(mode)
         self._file.close()
 
+    def _finish(self, mode: Mode) -> None:
+        self.sync()
+        write_whole(self._fs, f"{self._folder}/{INDEX}", self.index.table.tobytes())
+        self._unwritten.clear()
+        self.mark(mode)
+        self.sync()
+
     def seal(self, mode: Mode) -> SegmentInfo:
-        """Close for good, everything on disk; return what the manifest should say."""
-        self.close(mode)
+        """Put everything on disk and return what the manifest should say. If that has no room, it can be done again;
+        once a manifest says so, `abandon` the file."""
+        self._finish(mode)
         return SegmentInfo(
             SegmentId(self.header.segment),
             Seq(self.header.first),
@@ -179,11 +188,18 @@ class Segment:
         self.index_rebuilt = False
 
     def _checked_header(self) -> FileHeader:
-        header = read_file_header(self._file, self.path)
-        if header.kind != FileKind.SEGMENT or header.first != self.info.first:
-            self._file.close()
+        wanted = (FileKind.SEGMENT, self.info.id, self.info.first)
+        try:
+            header = read_file_header(self._file, self.path)
+        except NotALog as error:
+            # The manifest names this file, so it was one.
+            raise CorruptFile(self.path, 0, str(error)) from None
+        if (header.kind, header.segment, header.first) != wanted:
             raise CorruptFile(
-                self.path, 0, f"the file begins at sequence {header.first}, not {self.info.first}"
+                self.path,
+                0,
+                f"the file says kind {header.kind}, segment {header.segment}, first sequence "
+                f"{header.first}; {wanted[0]}, {wanted[1]}, {wanted[2]} belong here",
             )
         return header
 
@@ -193,6 +209,10 @@ class Segment:
     def read(self, offset: int, length: int) -> bytes:
         """Return raw bytes of the data file, unchecked."""
         return self._file.read(offset, length)
+
+    def size(self) -> int:
+        """Return the data file's present size."""
+        return self._file.size()
 
     def walk(self, start: int, first: int, end: int | None = None) -> Walk:
         """Return a walk over the frames from `start` on, where a block must begin with `first`."""
@@ -218,8 +238,8 @@ class Segment:
         """Yield verified blocks between two offsets; the first must begin with `first`."""
         walk = self.walk(start, first, end)
         yield from walk.chunks()
-        if walk.fault is not None:
-            raise CorruptFile(self.path, walk.position, walk.fault)
+        if walk.fault is not None or walk.position < end:
+            raise CorruptFile(self.path, walk.position, walk.fault or "the file ends too early")
 
     def chunks(self, index: Index, first: int, last: int) -> Iterator[Chunk]:
         """Yield the blocks that cover `first` to `last`, found through the index."""
@@ -233,7 +253,10 @@ class Segment:
 
     def record(self, index: Index, seq: int) -> Record | None:
         """Look one entry up, or return None for a hole. O(log n); reads the block's entries, not its bodies."""
-        first, _, at, size, count, _, _ = index.row(index.position(seq))
+        position = index.position(seq)
+        if position == len(index):
+            raise CorruptFile(self.path, 0, f"the index ends before sequence {seq}")
+        first, _, at, size, count, _, _ = index.row(position)
         raw = self._file.read(at, min(HEADER_BYTES + count * ENTRY_BYTES, size))
         header = self._entry_header(raw, at, first)
         entries = np.frombuffer(raw, ENTRY, header.records, HEADER_BYTES)

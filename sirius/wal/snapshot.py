@@ -69,6 +69,8 @@ class ActiveView:
 
     segment: Segment
     index: Index
+    damage: str | None = None
+    """Why what stands behind the last block of the index cannot be read, if there is anything."""
 
 
 class Snapshot:
@@ -117,10 +119,14 @@ class Snapshot:
 
     def segment_batches(self, info: SegmentInfo) -> Iterator[Batch]:
         """Yield all decoded entries of one segment, as far as it counts."""
-        if (end := self._end_of(info)) >= info.first:
+        expected, end = int(info.first), self._end_of(info)
+        if expected <= end:
+            self._refuse_quarantined(info, expected, end)
             segment, index = self._reader(info)
-            for chunk in segment.chunks(index, info.first, end):
+            for chunk in segment.chunks(index, expected, end):
+                expected = self._proven(segment, chunk, expected)
                 yield from batches_of(chunk, segment.path)
+            self._require(expected > end, expected, end)
 
     def records(self, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Yield entries one by one, control entries among them."""
@@ -142,6 +148,7 @@ class Snapshot:
         info = self._segment_of(seq)
         self._refuse_quarantined(info, seq, seq)
         segment, index = self._reader(info)
+        self._require(index.position(seq) < len(index), seq, seq)
         return segment.record(index, seq)
 
     def index(self, info: SegmentInfo) -> IndexTable:
@@ -168,8 +175,12 @@ class Snapshot:
             for chunk in segment.chunks(index, expected, min(end, last)):
                 expected = self._proven(segment, chunk, expected)
                 yield segment, chunk
-        if expected <= last:
-            raise RangeUnavailable(expected, last, "the log's segments end before it")
+        self._require(expected > last, expected, last)
+
+    def _require(self, proven: bool, first: int, last: int) -> None:
+        if not proven:
+            reason = self._active.damage or "the log's segments end before it"
+            raise RangeUnavailable(first, last, reason)
 
     @staticmethod
     def _proven(segment: Segment, chunk: Chunk, expected: int) -> int:

@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sirius.errors import CorruptLog, LogLocked, MissingSegment, NotALog
+from sirius.errors import CorruptLog, LogFailed, LogLocked, MissingSegment, NotALog
 from sirius.types import SegmentId
+from sirius.wal.frames import FILE_HEADER_BYTES, MARK_BYTES
 from sirius.wal.fs import FileSystem, Lock, remove_tree
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.segment import DATA, read_whole, write_whole
@@ -30,7 +31,10 @@ from sirius.wal.segment import DATA, read_whole, write_whole
 MANIFESTS = "manifests"
 SEGMENTS = "segments"
 LOCK = "LOCK"
+RESERVE = "RESERVE"
+JOURNAL = "journal"
 BUILDING = ".tmp"
+_OURS = frozenset((MANIFESTS, SEGMENTS, LOCK, RESERVE, JOURNAL))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,46 @@ class Store:
             raise LogLocked(f"{self.root} is open for writing in another place") from None
 
     def lay_out(self) -> None:
-        """Make the folders of a new log; those that are there stay."""
+        """Make the folders of a new log where nothing else is; what a crash left of them stays."""
+        self._refuse_strangers()
         for path in (self.root, f"{self.root}/{MANIFESTS}", f"{self.root}/{SEGMENTS}"):
             if not self.fs.isdir(path):
                 self.fs.mkdir(path)
         self.fs.sync_dir(self.root)
         self.fs.sync_dir(_parent(self.root))
+
+    def _refuse_strangers(self) -> None:
+        if not self.fs.isdir(_parent(self.root)):
+            raise NotALog(f"{self.root}: there is no folder {_parent(self.root)} to put a log into")
+        if self.fs.exists(self.root) and not self.fs.isdir(self.root):
+            raise NotALog(f"{self.root} is a file and not a Sirius log")
+        names = self.fs.listdir(self.root) if self.fs.isdir(self.root) else []
+        if strangers := sorted(set(names) - _OURS):
+            raise NotALog(
+                f"{self.root} is not a Sirius log, and not empty: it holds {strangers[0]}"
+            )
+
+    def refuse_orphans(self) -> None:
+        """Raise if there are segments although no manifest is there: they are no rubbish, and no new log either."""
+        for name in self.fs.listdir(f"{self.root}/{SEGMENTS}"):
+            path = f"{self.root}/{SEGMENTS}/{name}/{DATA}"
+            # A crash before the first manifest leaves at most a segment with nothing in it.
+            if self.fs.exists(path) and self._size(path) > FILE_HEADER_BYTES + MARK_BYTES:
+                raise CorruptLog(
+                    f"{self.root}: there are segments, but no manifest that names them"
+                )
+
+    def settle_names(self) -> None:
+        """Put on disk the names that a process may have changed just before it was killed.
+
+        They are visible, and may still be lost with the power: a process renames a manifest and is killed; the next
+        one appends to the segment which that manifest names; and then both vanish.
+        """
+        try:
+            for folder in (SEGMENTS, MANIFESTS):
+                self.fs.sync_dir(f"{self.root}/{folder}")
+        except OSError as error:
+            raise LogFailed(f"{self.root}: sync failed while opening: {error}") from error
 
     def versions(self) -> list[int]:
         """Return the numbers of the manifests that are there, newest first."""
@@ -99,35 +137,38 @@ class Store:
                 f"{self.root} is a Sirius log that was never finished: it has no manifest"
             )
         newest = self.read(versions[0])
-        missing = self.missing(newest)
-        if missing and self.is_copy(newest):
+        copy = self.is_copy(newest)
+        missing = self.missing(newest, copy=copy)
+        if missing and copy:
             for version in versions[1:]:
                 manifest = self.read(version)
-                if not self.missing(manifest):
+                if not self.missing(manifest, copy=True):
                     return manifest
         if missing:
             raise MissingSegment(f"{self.root}: {missing}; manifest {newest.version} names it")
         return newest
 
-    def missing(self, manifest: Manifest) -> str | None:
-        """Say which segment of a manifest is not there or too short."""
+    def missing(self, manifest: Manifest, *, copy: bool = False) -> str | None:
+        """Say which segment of a manifest is not there or too short. A copy may have caught one before its header."""
         for info in manifest.segments:
-            if info.state != State.QUARANTINED and (problem := self._absent(info)):
+            needed = FILE_HEADER_BYTES if copy and info.state == State.ACTIVE else info.bytes
+            if info.state != State.QUARANTINED and (problem := self._absent(info, needed)):
                 return problem
         return None
 
-    def _absent(self, info: SegmentInfo) -> str | None:
+    def _absent(self, info: SegmentInfo, needed: int) -> str | None:
         path = f"{self.segment_dir(info.id)}/{DATA}"
         if not self.fs.exists(path):
             return f"segment {info.id} is missing"
-        if info.state == State.ACTIVE:
-            return None
+        size = self._size(path)
+        return f"segment {info.id} has {size} of {needed} bytes" if size < needed else None
+
+    def _size(self, path: str) -> int:
         file = self.fs.open(path, "r")
         try:
-            size = file.size()
+            return file.size()
         finally:
             file.close()
-        return f"segment {info.id} has {size} of {info.bytes} bytes" if size < info.bytes else None
 
     def commit(self, manifest: Manifest) -> None:
         """Make a manifest the one in force. When this returns it is so, for good."""
@@ -136,25 +177,31 @@ class Store:
         write_whole(self.fs, path + BUILDING, manifest.encode())
         self.fs.sync_dir(f"{self.root}/{SEGMENTS}")
         self.fs.replace(path + BUILDING, path)
-        self.fs.sync_dir(f"{self.root}/{MANIFESTS}")
+        try:
+            self.fs.sync_dir(f"{self.root}/{MANIFESTS}")
+        except OSError as error:
+            raise LogFailed(f"{path}: whether this is the manifest is unknown: {error}") from error
 
     def publish_segment(self, segment: SegmentId | int) -> None:
         """Give a finished segment its final name. It counts once a manifest names it."""
         self.fs.replace(self.building_dir(segment), self.segment_dir(segment))
 
     def sweep(self, keep_building: bool) -> None:
-        """Remove every segment folder that no manifest names."""
-        named = {info.name for version in self.versions() for info in self._named(version)}
+        """Remove every segment folder that no manifest names. `keep_building` is for a log that is in use."""
+        named: set[str] = set()
+        for version in self.versions():
+            try:
+                named.update(info.name for info in self.read(version).segments)
+            except FileNotFoundError:
+                continue
+            except CorruptLog:
+                if keep_building:
+                    # Nothing is rubbish on the word of a manifest that has rotted: it may be the one in force.
+                    return
         for name in self.fs.listdir(f"{self.root}/{SEGMENTS}"):
             building = name.endswith(BUILDING)
             if name not in named and not (building and keep_building):
                 remove_tree(self.fs, f"{self.root}/{SEGMENTS}/{name}")
-
-    def _named(self, version: int) -> tuple[SegmentInfo, ...]:
-        try:
-            return self.read(version).segments
-        except (CorruptLog, FileNotFoundError):
-            return ()
 
     def remove_manifest(self, version: int) -> None:
         remove_tree(self.fs, self.manifest_path(version))

@@ -1,0 +1,211 @@
+"""Runs a workload, lets it crash at each of its calls, and looks at every state that may be left.
+
+Not a test itself. A workload is a string of operations, see `bookkeeping.Writer`. Crashes are tried
+in its last operation only: those before it are the last ones of shorter workloads.
+
+Many crashes leave the same disk, and many disks are the same once they are recovered. A `Lab`
+therefore opens each distinct disk once, and goes on working with each distinct recovered one; there
+index files do not count, for they are hints. `steady` makes equal runs leave equal bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from unittest.mock import patch
+
+from sirius.errors import CorruptLog
+from sirius.testing import MemoryFileSystem
+from sirius.testing.filesystem import CrashMode, SimulatedCrash
+from sirius.wal import Durability, Log, LogConfig
+from sirius.wal.segment import INDEX
+
+from tests.wal.bookkeeping import NOW_US, Books, Writer, goes_on, open_log
+
+SOAK = os.environ.get("SIRIUS_SOAK") == "1"
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Make unique ids and times the same in each run."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(os, "urandom", lambda n: random.Random(n).randbytes(n)))
+        stack.enter_context(patch.object(time, "time_ns", lambda: 1000 * NOW_US))
+        yield
+
+
+@dataclass
+class Crash:
+    """A run that ended at a numbered call."""
+
+    fs: MemoryFileSystem
+    books: Books
+    workload: str
+    config: LogConfig
+    at: int
+    how: CrashMode
+
+    def __str__(self) -> str:
+        call = " ".join(self.fs.operations[self.at - 1])
+        return f"{self.workload!r}, {self.config.durability}, call {self.at} {self.how}: {call}"
+
+
+def crashes(workload: str, config: LogConfig) -> Iterator[Crash]:
+    """Yield the crash at every call of the last operation; of an append also the one half-way."""
+    begin, end, appends = _calls(workload, config)
+    for at in range(begin + 1, end + 1):
+        yield _crash(workload, config, at, "before")
+        if at in appends:
+            yield _crash(workload, config, at, "partial")
+
+
+def _calls(workload: str, config: LogConfig) -> tuple[int, int, set[int]]:
+    fs = MemoryFileSystem()
+    writer = Writer(fs, config)
+    writer.run(workload[:-1])
+    begin = len(fs.operations)
+    writer.run(workload[-1])
+    calls = fs.operations
+    return begin, len(calls), {at for at, call in enumerate(calls, 1) if call[0] == "append"}
+
+
+def _crash(workload: str, config: LogConfig, at: int, how: CrashMode) -> Crash:
+    fs = MemoryFileSystem(crash_at=at, crash_mode=how)
+    writer = Writer(fs, config)
+    try:
+        writer.run(workload)
+    except SimulatedCrash:
+        return Crash(fs, writer.books, workload, config, at, how)
+    raise AssertionError(f"{workload!r} has no call {at}: it does not run the same way twice")
+
+
+@dataclass
+class Lab:
+    """Looks at what crashes leave, and counts."""
+
+    per_crash_max: int
+    crashes: int = 0
+    states: int = 0
+    opened: int = 0
+    exhaustive: int = 0
+    """At how many crashes every state was looked at, and no sample."""
+    refused: int = 0
+    _disks: set[bytes] = field(default_factory=set)
+    _recovered: set[bytes] = field(default_factory=set)
+
+    def power_loss(self, workload: str, config: LogConfig) -> None:
+        """Lose power at every call of the last operation."""
+        for crash in crashes(workload, config):
+            self.crashes += 1
+            self._look_at_all(crash, crash.fs)
+
+    def _look_at_all(self, crash: Crash, fs: MemoryFileSystem) -> None:
+        count = 0
+        for state in fs.crash_states(self.per_crash_max, seed=crash.at):
+            count += 1
+            self.look(crash, state)
+        self.states += count
+        self.exhaustive += count < self.per_crash_max
+
+    def kill(self, workload: str, config: LogConfig) -> None:
+        """Kill the process at every call of the last operation."""
+        for crash in crashes(workload, config):
+            self.crashes += 1
+            self.states += 1
+            self.look(crash, crash.fs.kill())
+
+    def kill_then_power_loss(self, workload: str, config: LogConfig) -> None:
+        """Kill the process, let the next one write, and lose power then."""
+        for crash in crashes(workload, config):
+            self.crashes += 1
+            fs = crash.fs.kill()
+            log = open_log(fs, config)
+            held = crash.books.check(log)
+            books = Books(crash.books.issued[:held], held, crash.books.dropped_upto)
+            Writer(fs, config, books, log).run("az")
+            crash.books = books
+            self._look_at_all(crash, fs)
+
+    def crash_while_recovering(self, workload: str, config: LogConfig) -> None:
+        """Lose power, and again at every call of the recovery from it."""
+        for crash in crashes(workload, config):
+            for state in crash.fs.crash_states(3, seed=crash.at):
+                if self._is_new(self._disks, state, crash.books, "recovering"):
+                    self._crash_again(crash, state)
+
+    def _crash_again(self, crash: Crash, state: MemoryFileSystem) -> None:
+        for at in range(1, _recovery_calls(state, crash.config) + 1):
+            again = state.clone()
+            again.crash_at, again.crash_mode = at, "partial"
+            try:
+                open_log(again, crash.config)
+            except SimulatedCrash:
+                self.crashes += 1
+                self._look_at_all(crash, again)
+
+    def look(self, crash: Crash, state: MemoryFileSystem) -> None:
+        """Open what a crash left; what was not seen before is checked and worked with."""
+        if not self._is_new(self._disks, state, crash.books):
+            return
+        self.opened += 1
+        try:
+            self._open(state, crash)
+        except Exception as error:
+            raise AssertionError(f"{crash}: {error!r}") from error
+
+    def _open(self, state: MemoryFileSystem, crash: Crash) -> None:
+        log = self._opened(state, crash)
+        if log is None:
+            self.refused += 1
+        elif self._is_new(self._recovered, state, crash.books, leave_out=INDEX):
+            goes_on(log, state, crash.books, crash.config)
+        else:
+            crash.books.check(log)
+
+    def _opened(self, state: MemoryFileSystem, crash: Crash) -> Log | None:
+        try:
+            return open_log(state, crash.config)
+        except CorruptLog:
+            if crash.config.durability == Durability.FSYNC:
+                raise
+            return None
+
+    def _is_new(
+        self,
+        seen: set[bytes],
+        fs: MemoryFileSystem,
+        books: Books,
+        purpose: str = "",
+        leave_out: str = "",
+    ) -> bool:
+        description = repr((purpose, books, _everything(fs, leave_out)))
+        digest = blake2b(description.encode(), digest_size=16).digest()
+        if digest in seen:
+            return False
+        seen.add(digest)
+        return True
+
+
+def _recovery_calls(state: MemoryFileSystem, config: LogConfig) -> int:
+    fs = state.clone()
+    open_log(fs, config)
+    return len(fs.operations)
+
+
+def _everything(
+    fs: MemoryFileSystem, leave_out: str, folder: str = "."
+) -> list[tuple[str, object]]:
+    """Names and bytes, empty folders too."""
+    found: list[tuple[str, object]] = []
+    for name in fs.listdir(folder):
+        path = f"{folder}/{name}"
+        if fs.isdir(path):
+            found.append((name, _everything(fs, leave_out, path)))
+        elif name != leave_out:
+            found.append((name, fs.read_bytes(path)))
+    return found

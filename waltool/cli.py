@@ -1,0 +1,119 @@
+"""The command line: the table of commands, loaded when they are called, and how errors end.
+
+To add a command, write a module in `waltool/commands/` whose `command` is made by `waltool.command.command`, and give
+it a row here. The help of the whole and completion read the table alone, so they do not wait for numpy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from waltool.failures import complain, guarded
+
+LOOK: Final = "Look at a log"
+CHANGE: Final = "Change a log"
+COPY: Final = "Copy a log"
+OTHER: Final = "Other"
+
+
+class Row(NamedTuple):
+    """Where a command is, and what the list of commands says of it."""
+
+    module: str
+    section: str
+    help: str
+
+
+COMMANDS: Final = {
+    "info": Row("info", LOOK, "Show what a log is made of."),
+    "stats": Row("stats", LOOK, "Count records, keys and bytes, and what compaction would save."),
+    "head": Row("head", LOOK, "Show the first records of a log."),
+    "tail": Row("tail", LOOK, "Show the last records of a log, and those that arrive."),
+    "range": Row("range", LOOK, "Show the records of a range of sequence numbers."),
+    "grep": Row("grep", LOOK, "Show the records whose key or body matches a regular expression."),
+    "keys": Row("keys", LOOK, "List the distinct keys of a log."),
+    "verify": Row("verify", LOOK, "Check every byte of a log."),
+    "diff": Row("diff", LOOK, "Show the keys in which two logs differ."),
+    "digest": Row(
+        "digest", LOOK, "Sum up a log's state in one number, to compare it with another."
+    ),
+    "init": Row("init", CHANGE, "Make an empty log."),
+    "compact": Row("compact", CHANGE, "Keep the newest record of each key only."),
+    "truncate": Row("truncate", CHANGE, "Remove everything behind a sequence number."),
+    "repair": Row("repair", CHANGE, "Mend a damaged log as far as its bytes allow."),
+    "convert": Row("convert", COPY, "Write a log in another format."),
+    "export": Row("export", COPY, "Write records as JSON lines, CSV or Parquet."),
+    "import": Row("import_log", COPY, "Make a log of JSON lines, CSV or Parquet."),
+    "replay": Row("replay", COPY, "Send records to a web service, as PUT and DELETE."),
+    "completion": Row("completion", OTHER, "Print the completion script of a shell."),
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        row = COMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        command: click.Command = import_module(f"waltool.commands.{row.module}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for section in dict.fromkeys(row.section for row in COMMANDS.values()):
+            rows = [(name, row.help) for name, row in COMMANDS.items() if row.section == section]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
+        return items or super().shell_complete(ctx, incomplete)
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@click.version_option(package_name="sirius-log", prog_name="waltool")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Look after a log on disk: ours, and those of the Scala Sirius.
+
+    LOG is the folder of a log. A log may be read while a process writes to it.
+
+    Exit codes: 0 clean, 1 something was found wrong, 2 wrong usage. Every command has --json and --help.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; return its exit code."""
+    return guarded(lambda: _run(arguments), debug="--debug" in arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        code = cli.main(list(arguments), prog_name="waltool", standalone_mode=False)
+    except click.ClickException as error:
+        complain(_one_line(error))
+        return error.exit_code
+    sys.stdout.flush()
+    return int(code or 0)
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        # In words of our own, since those of click change from version to version.
+        message = f"No such option {error.option_name}"
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message}; try '{ctx.command_path} --help'" if ctx else message

@@ -1,0 +1,83 @@
+"""What all commands have in common: options, help with examples, errors and exit codes.
+
+A command is a function that gets an `Output` and its parameters, and returns an exit code or None for 0::
+
+    @command("waltool info films", "waltool info --json films | jq .last")
+    @log_argument
+    def command(out: Output, log: str) -> int | None: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from waltool.failures import guarded
+from waltool.output import Output
+
+Function = Callable[..., int | None]
+
+log_argument = click.argument("log", type=click.Path())
+
+
+class WalCommand(click.Command):
+    """A command whose help ends with examples, each on a line of its own."""
+
+    examples: tuple[str, ...] = ()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def command(*examples: str) -> Callable[[Function], click.Command]:
+    """Make a function a command; its docstring becomes the help."""
+
+    def decorate(function: Function) -> click.Command:
+        def callback(**parameters: Any) -> int:
+            names = ("as_json", "color", "quiet", "debug", "full", "width")
+            as_json, color, quiet, debug, full, width = (parameters.pop(n, None) for n in names)
+            out = Output(
+                as_json=as_json, color=color, quiet=quiet, full=bool(full), width_wanted=width
+            )
+            return guarded(lambda: _finish(out, function(out, **parameters)), debug=debug)
+
+        callback.__doc__ = function.__doc__
+        made = click.command(cls=WalCommand)(_common(callback))
+        # Those of the command come first, in the help and where both take a place.
+        made.params = [*reversed(getattr(function, "__click_params__", [])), *made.params]
+        made.examples = examples
+        return made
+
+    return decorate
+
+
+def _finish(out: Output, code: int | None) -> int:
+    out.flush()
+    return code or 0
+
+
+def _common(function: Callable[..., int]) -> Callable[..., int]:
+    options = (
+        click.option("--json", "as_json", is_flag=True, help="Write JSON: an object a line."),
+        click.option("--color/--no-color", default=None, help="Colours; default: on a terminal."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress bar and no remarks."),
+        click.option("--debug", is_flag=True, help="Show where an error came from."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def record_options(function: Function) -> Function:
+    """Options of the commands that show records."""
+    function = click.option(
+        "--width",
+        type=click.IntRange(20),
+        metavar="COLUMNS",
+        help="Cut lines to this width; default: the terminal's, and none in a pipe.",
+    )(function)
+    return click.option("--full", is_flag=True, help="Show bodies in full.")(function)

@@ -1,0 +1,1 @@
+"""One module a command; `waltool.cli` has the table of them."""

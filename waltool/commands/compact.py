@@ -1,0 +1,236 @@
+"""`waltool compact`"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import cast
+
+import click
+
+from sirius.errors import UsageError
+from sirius.types import Seq
+from sirius.wal import Block, CompactionPolicy, Log, LogConfig
+from sirius.wal.compaction import Throttle
+from sirius.wal.store import RESERVE
+from waltool.command import command as _command
+from waltool.command import log_argument
+from waltool.commands.info import describe
+from waltool.compacting import Forecast, Outcome, Sums, droppable, estimated_bytes
+from waltool.failures import INTERRUPTED
+from waltool.newest import NewestTable, Rows, among, live
+from waltool.output import Output
+from waltool.params import byte_count, moment
+from waltool.progress import Progress, progress
+from waltool.source import SiriusSource, Source, file_size, kind_of, open_source
+from waltool.text import escape, number, size
+from waltool.timing import Stopwatch, duration, polite_interrupt
+from waltool.transfer import Kind, Target, write
+
+_CONFIG = LogConfig(background=False, reserve_bytes=0)
+
+
+@_command(
+    "waltool compact films",
+    "waltool compact --dry-run --drop-deletes-older-than 30d films",
+    "waltool compact old-films new-films",
+)
+@log_argument
+@click.argument("target", metavar="[OUT]", required=False, type=click.Path())
+@click.option(
+    "--dead-fraction",
+    type=click.FloatRange(0, 1),
+    help="Rewrite a segment if at least this part of it is dead; default: 0.25. In place only.",
+)
+@click.option(
+    "--drop-deletes",
+    is_flag=True,
+    help="Let deletes go too. Safe only when no follower lags behind: one that has missed a delete "
+    "has to take the whole state anew.",
+)
+@click.option(
+    "--drop-deletes-older-than",
+    "drop_before",
+    type=moment,
+    metavar="AGE",
+    help="Let deletes of this age go, such as 30d; the same caution applies.",
+)
+@click.option(
+    "--rate", type=byte_count, metavar="SIZE", help="Read and write so much a second: 50MB."
+)
+@click.option("--dry-run", is_flag=True, help="Say what it would save, and change nothing.")
+@click.option(
+    "--keep-old",
+    is_flag=True,
+    help="Leave replaced files to readers of the log, and to copies of it being made.",
+)
+def command(  # noqa: PLR0913 (an argument for each option)
+    out: Output,
+    log: str,
+    target: str | None,
+    *,
+    dead_fraction: float | None,
+    drop_deletes: bool,
+    drop_before: int | None,
+    rate: int | None,
+    dry_run: bool,
+    keep_old: bool,
+) -> int:
+    """Keep the newest record of each key only.
+
+    In place, if there is no OUT: the log must not be open for writing. Segments of which enough is dead are rewritten
+    one after the other, and replaced files are removed at the end, so do not copy the folder meanwhile, or give
+    --keep-old. Ctrl-C stops between two segments; what is done stays.
+
+    With OUT, into a new log of the same format, which may also be one of the Scala Sirius; LOG stays as it is. OUT
+    holds no journal: compact a member of a cluster in place.
+
+    A deleted key needs its DELETE as long as a follower may have to be told; so deletes stay unless you let them go.
+    """
+    watch = Stopwatch()
+    if target is not None and dead_fraction is not None:
+        raise UsageError("--dead-fraction is for a log in place: a new one has nothing dead in it")
+    policy = CompactionPolicy(
+        dead_fraction_min=0.25 if dead_fraction is None else dead_fraction,
+        drop_deletes_before_us=drop_before,
+        drop_deletes_upto=Seq((1 << 63) - 1 if drop_deletes or drop_before else 0),
+        rate_bytes_per_s=rate,
+    )
+    if target is not None:
+        outcome = _into_new(out, log, target.rstrip("/"), policy, dry_run=dry_run)
+    elif kind_of(log) != "sirius":
+        raise UsageError(f"{log} is not the folder of a Sirius log: give OUT, a new log to write")
+    elif dry_run:
+        outcome = _forecast(out, log, policy)
+    else:
+        outcome = _in_place(out, log, policy, keep_old=keep_old)
+    _show(out, log, target, outcome, watch.seconds, dry_run=dry_run)
+    return INTERRUPTED if outcome.stopped else 1 if outcome.damaged else 0
+
+
+def _in_place(out: Output, path: str, policy: CompactionPolicy, *, keep_old: bool) -> Outcome:
+    bar = Progress("compacting", 0, shown=out.shows_progress, unit="bytes")
+    with Log.open(path, _CONFIG) as log, polite_interrupt() as stop, bar:
+        _lend_reserve(out, path)
+        log.rotate()
+        before = _sums(log)
+        result = log.compact(policy, should_stop=stop, on_progress=bar.at)
+        if not keep_old:
+            log.retire(at_once=True)
+        return Outcome(
+            before,
+            _sums(log),
+            deletes_dropped=result.deletes_dropped,
+            bytes_written=result.bytes_written,
+            tombstone_floor=result.tombstone_floor,
+            damaged=tuple(map(int, result.damaged)),
+            stopped=result.stopped,
+        )
+
+
+def _lend_reserve(out: Output, path: str) -> None:
+    """On a full disk, give back the room that is kept aside for this; the log's next writer takes it again."""
+    reserve = f"{path}/{RESERVE}"
+    disk = os.statvfs(path)
+    if disk.f_bavail * disk.f_frsize < file_size(reserve):
+        os.remove(reserve)
+        out.remark(f"the disk is full: {reserve} was given back")
+
+
+def _sums(log: Log) -> Sums:
+    """Sum up the log apart from its active segment, which is empty."""
+    infos = log.manifest.segments[:-1]
+    return Sums(len(infos), sum(info.records for info in infos), sum(info.bytes for info in infos))
+
+
+def _forecast(out: Output, path: str, policy: CompactionPolicy) -> Outcome:
+    with SiriusSource(path) as source, progress(out, "looking", source.last) as bar:
+        forecast = Forecast(source, policy)
+        for _ in bar.over(forecast.batches(), 1):
+            pass
+        return forecast.outcome()
+
+
+def _into_new(
+    out: Output, path: str, target: str, policy: CompactionPolicy, *, dry_run: bool
+) -> Outcome:
+    if os.path.lexists(target):
+        raise UsageError(f"{target} is there already; this command writes a new log only")
+    throttle = Throttle(policy.rate_bytes_per_s, time.monotonic, time.sleep)
+    with open_source(path) as source, progress(out, "compacting", 2 * source.last) as bar:
+        table = NewestTable()
+        for batch in bar.over(source.batches(), 1):
+            throttle.spend(int(batch.entries["body_len"].sum()))
+            table.add(batch)
+        rows = live(table.rows())
+        leaving = droppable(rows, policy)
+        wanted = Target(target, cast(Kind, source.kind), drop_control=True, truncate_times=True)
+        wanted = wanted.like(source).with_floor(int(rows["seq"][leaving].max(initial=0)))
+        kept = rows[~leaving]
+        if dry_run:
+            return _foretold(source, table.records, kept, int(leaving.sum()), wanted)
+        seqs = kept["seq"].copy()
+        batches = bar.over(source.batches(), 1 - source.last)
+        written = write(
+            wanted,
+            (batch.where(among(seqs, batch)) for batch in batches),
+            lambda block: throttle.spend(_length(block)),
+        )
+        return _compared(source, target, (table.records, written.records), int(leaving.sum()))
+
+
+def _length(block: Block) -> int:
+    return len(block)
+
+
+def _foretold(source: Source, records: int, kept: Rows, deletes: int, wanted: Target) -> Outcome:
+    found = describe(source)
+    made = estimated_bytes(len(kept), int(kept["size"].sum()))
+    segments = len(found["segments"])
+    return Outcome(
+        Sums(segments, records, found["bytes"]),
+        Sums(segments, len(kept), made),
+        deletes_dropped=deletes,
+        bytes_written=made,
+        tombstone_floor=wanted.tombstone_floor if wanted.kind == "sirius" else 0,
+    )
+
+
+def _compared(source: Source, target: str, records: tuple[int, int], deletes: int) -> Outcome:
+    with open_source(target) as made:
+        before, after = describe(source), describe(made)
+    return Outcome(
+        Sums(len(before["segments"]), records[0], before["bytes"]),
+        Sums(len(after["segments"]), records[1], after["bytes"]),
+        deletes_dropped=deletes,
+        bytes_written=after["bytes"],
+        tombstone_floor=after["tombstone_floor"] or 0,
+    )
+
+
+def _show(
+    out: Output, log: str, target: str | None, done: Outcome, seconds: float, *, dry_run: bool
+) -> None:
+    if out.as_json:
+        head = {"log": log, "target": target, "dry_run": dry_run}
+        out.object({**head, **done.as_json(), "seconds": seconds})
+        return
+    state = "would be compacted" if dry_run else "stopped" if done.stopped else "compacted"
+    out.line(f"{escape(log)}: {state}{f' into {escape(target)}' if target else ''}")
+    about = "about " if dry_run else ""
+    factor = "none" if done.amplification is None else f"{done.amplification} bytes a byte freed"
+    out.pairs(
+        [
+            ("segments", f"{done.before.segments:,} -> {done.after.segments:,}"),
+            ("records", f"{done.before.records:,} -> {done.after.records:,}"),
+            ("on disk", f"{size(done.before.bytes)} -> {about}{size(done.after.bytes)}"),
+            ("freed", f"{about}{size(max(done.bytes_freed, 0))}"),
+            ("written", f"{about}{size(done.bytes_written)}, {factor}"),
+            ("deletes dropped", number(done.deletes_dropped)),
+            ("tombstone floor", number(done.tombstone_floor)),
+            ("time", duration(seconds)),
+        ]
+    )
+    for segment in done.damaged:
+        what = f"segment {segment} is damaged and was set apart; see waltool repair"
+        out.line(out.paint(what, "red"))

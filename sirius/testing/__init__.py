@@ -1,5 +1,6 @@
 """Stand-ins for the outside world, for the tests of whoever builds on Sirius."""
 
-from sirius.testing.filesystem import MemoryFileSystem, SimulatedCrash
+from sirius.testing._gate import CrashMode, Operation, SimulatedCrash
+from sirius.testing.filesystem import MemoryFileSystem
 
-__all__ = ["MemoryFileSystem", "SimulatedCrash"]
+__all__ = ["CrashMode", "MemoryFileSystem", "Operation", "SimulatedCrash"]

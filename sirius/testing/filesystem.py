@@ -57,843 +57,30 @@ own mark copies that inode first. A crash state therefore costs a few dictionari
 
 from __future__ import annotations
 
-import itertools
-import math
-import os
 import random
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
 from errno import (
     EAGAIN,
     EBADF,
-    EBUSY,
-    EEXIST,
     EINVAL,
     EISDIR,
-    ENOENT,
     ENOSPC,
     ENOTDIR,
     ENOTEMPTY,
 )
-from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
+from sirius.testing._disk import Disk, Slot
+from sirius.testing._gate import CrashMode, Failure, Gate, Operation
+from sirius.testing._inodes import Resize, Write, error
+from sirius.testing._power_loss import PowerLoss
 from sirius.wal.fs import Buffer, File, Lock, OpenMode
-
-CrashMode = Literal["before", "partial"]
-Operation = Literal[
-    "open",
-    "read",
-    "append",
-    "truncate",
-    "allocate",
-    "sync",
-    "forget",
-    "size",
-    "replace",
-    "remove",
-    "mkdir",
-    "rmdir",
-    "listdir",
-    "exists",
-    "isdir",
-    "sync_dir",
-    "lock",
-    "identity",
-]
-
-_SECTOR_BYTES = 512
-_BOUNDARIES_MAX = 16
-_ROOT = 1
-# Beyond so many outcomes of one file, or of all names, a limited enumeration draws a sample.
-_OUTCOMES_MAX = 4096
-_SHARED_BYTES_MAX = 4 << 20
-
-
-class SimulatedCrash(BaseException):
-    """The process died at this call. Not an `Exception`, so that no handler mistakes it for one."""
-
-
-def _error(code: int, path: str) -> OSError:
-    return OSError(code, os.strerror(code), path)
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """Bytes put at an offset."""
-
-    offset: int
-    data: bytes
-
-    @property
-    def start(self) -> int:
-        return self.offset
-
-    @property
-    def end(self) -> int:
-        return self.offset + len(self.data)
-
-    def apply(self, content: bytearray, base: int = 0) -> None:
-        """Change `content`, which begins at offset `base` of the file."""
-        at = self.offset - base
-        content.extend(bytes(max(0, at - len(content))))
-        content[at : at + len(self.data)] = self.data
-
-    def tears(self) -> list[tuple[int, bool]]:
-        """Return how it may be torn: bytes kept, and whether zeroes follow up to its length."""
-        first = (self.offset // _SECTOR_BYTES + 1) * _SECTOR_BYTES
-        boundaries = list(range(first - self.offset, len(self.data), _SECTOR_BYTES))
-        if len(boundaries) > _BOUNDARIES_MAX:
-            half = _BOUNDARIES_MAX // 2
-            boundaries = boundaries[:half] + boundaries[-half:]
-        cuts = sorted({len(self.data) // 2, *boundaries} - {0})
-        return [(0, True), *itertools.product(cuts, (False, True))]
-
-    def torn(self, kept: int, zero_filled: bool) -> _Write:
-        tail = bytes(len(self.data) - kept) if zero_filled else b""
-        return _Write(self.offset, self.data[:kept] + tail)
-
-    def without_data(self) -> _Resize:
-        """Return what is left of it once its pages are lost: the size."""
-        return _Resize(self.end, shrinks=False)
-
-    def overwritten(self, offset: int, data: bytes) -> _Write:
-        """Return it with its share of a rotten range."""
-        content = bytearray(self.data)
-        _overlay(content, offset - self.offset, data)
-        return _Write(self.offset, bytes(content))
-
-    def cut(self, size: int) -> _Write | None:
-        return _Write(self.offset, self.data[: size - self.offset]) if self.offset < size else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Resize:
-    """A new size: truncation cuts or grows, allocation only grows."""
-
-    size: int
-    shrinks: bool
-
-    @property
-    def start(self) -> int:
-        return self.size
-
-    def apply(self, content: bytearray, base: int = 0) -> None:
-        size = self.size - base
-        content.extend(bytes(max(0, size - len(content))))
-        if self.shrinks:
-            del content[size:]
-
-    def without_data(self) -> _Resize:
-        return self
-
-    def cut(self, size: int) -> _Resize:
-        return replace(self, size=min(size, self.size))
-
-
-_FileChange: TypeAlias = _Write | _Resize
-
-
-def _overlay(content: bytearray, at: int, data: bytes) -> None:
-    """Put `data` over `content` at a place that may stick out on either side."""
-    first, last = max(at, 0), min(at + len(data), len(content))
-    if first < last:
-        content[first:last] = data[first - at : last - at]
-
-
-class _FileNode:
-    """A file's two states and what lies between them."""
-
-    __slots__ = ("durable", "owner", "pending", "visible")
-
-    def __init__(self, owner: object, visible: bytearray, durable: bytearray) -> None:
-        self.owner = owner
-        self.visible = visible
-        self.durable = durable
-        self.pending: list[_FileChange] = []
-
-    @classmethod
-    def settled(cls, content: bytearray) -> _FileNode:
-        """Return a node that nobody owns, on disk as it is."""
-        return cls(None, content, content)
-
-    def copy(self, owner: object) -> _FileNode:
-        node = _FileNode(owner, bytearray(self.visible), bytearray(self.durable))
-        node.pending = list(self.pending)
-        return node
-
-    def is_settled(self) -> bool:
-        return not self.pending and (self.visible is self.durable or self.visible == self.durable)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return bytes(memoryview(self.visible)[offset : offset + length])
-
-    def change(self, change: _FileChange) -> None:
-        change.apply(self.visible)
-        self.pending.append(change)
-
-    def sync(self) -> None:
-        for change in self.pending:
-            change.apply(self.durable)
-        self.pending.clear()
-
-    def fail_sync(self) -> None:
-        self.pending = [change.without_data() for change in self.pending]
-
-    def forget(self) -> None:
-        self.visible = bytearray(self.durable)
-        for change in self.pending:
-            change.apply(self.visible)
-
-    def reset(self, data: bytes) -> None:
-        self.visible, self.durable, self.pending = bytearray(data), bytearray(data), []
-
-    def overwrite(self, offset: int, data: bytes) -> None:
-        _overlay(self.visible, offset, data)
-        _overlay(self.durable, offset, data)
-        self.pending = [
-            change.overwritten(offset, data) if isinstance(change, _Write) else change
-            for change in self.pending
-        ]
-
-    def cut(self, size: int) -> None:
-        del self.visible[size:]
-        del self.durable[size:]
-        cut = (change.cut(size) for change in self.pending)
-        self.pending = [change for change in cut if change is not None]
-
-
-class _FileOutcomes:
-    """What may be left of one file: a common beginning, and the endings known so far.
-
-    The first ending is "everything survived". The others are known from the start, or where they
-    are too many for a sample, as they are drawn.
-    """
-
-    def __init__(self, node: _FileNode, limit: int | None) -> None:
-        self._pending = node.pending
-        self._base = min([len(node.durable), *(change.start for change in node.pending)])
-        self._prefix = bytes(node.durable[: self._base])
-        self._rest = node.durable[self._base :]
-        self._tails: list[bytes] = []
-        self._places: dict[bytes, int] = {}
-        self._nodes: dict[int, _FileNode] = {}
-        self._add(node.pending)
-        self.nothing = self._add([])
-        self.is_complete = limit is None or _survivors_max(node.pending) <= _OUTCOMES_MAX
-        if self.is_complete:
-            for survivors in _survivors(node.pending):
-                self._add(survivors)
-
-    def __len__(self) -> int:
-        return len(self._tails)
-
-    def draw(self, rng: random.Random) -> int:
-        if self.is_complete:
-            return rng.randrange(len(self))
-        return self._add(_draw_survivors(self._pending, rng))
-
-    def node(self, pick: int) -> _FileNode:
-        """Return a file with one of the endings, shared by the states that pick it."""
-        if pick not in self._nodes:
-            if len(self._nodes) * len(self._prefix) > _SHARED_BYTES_MAX:
-                self._nodes.clear()
-            content = bytearray(self._prefix)
-            content += self._tails[pick]
-            self._nodes[pick] = _FileNode.settled(content)
-        return self._nodes[pick]
-
-    def _add(self, survivors: Iterable[_FileChange]) -> int:
-        content = bytearray(self._rest)
-        for change in survivors:
-            change.apply(content, self._base)
-        tail = bytes(content)
-        place = self._places.setdefault(tail, len(self._tails))
-        if place == len(self._tails):
-            self._tails.append(tail)
-        return place
-
-
-def _survivors_max(changes: Sequence[_FileChange]) -> int:
-    """Return a bound on how many possibilities `_survivors` yields."""
-    tears_max = max((len(change.tears()) for change in _writes(changes)), default=0)
-    return int(2 ** len(changes)) * (1 + tears_max)
-
-
-def _survivors(changes: Sequence[_FileChange]) -> Iterator[list[_FileChange]]:
-    """Yield the changes of a file that a crash may leave, in every combination."""
-    for kept in itertools.product((True, False), repeat=len(changes)):
-        alive = list(itertools.compress(changes, kept))
-        yield alive
-        for last in _writes(alive)[-1:]:
-            for tear in last.tears():
-                yield _with_torn(alive, last, tear)
-
-
-def _draw_survivors(changes: Sequence[_FileChange], rng: random.Random) -> list[_FileChange]:
-    chance = rng.choice((0.1, 0.5, 0.9))
-    alive = [change for change in changes if rng.random() < chance]
-    writes = _writes(alive)
-    if not writes or rng.random() < 0.5:
-        return alive
-    return _with_torn(alive, writes[-1], rng.choice(writes[-1].tears()))
-
-
-def _writes(changes: Iterable[_FileChange]) -> list[_Write]:
-    return [change for change in changes if isinstance(change, _Write)]
-
-
-def _with_torn(alive: list[_FileChange], last: _Write, tear: tuple[int, bool]) -> list[_FileChange]:
-    torn = last.torn(*tear)
-    return [torn if change is last else change for change in alive]
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-# Folder number -> name -> inode number. A file's number is never a key of the outer one.
-_Names: TypeAlias = dict[int, dict[str, int]]
-
-
-class _FolderNode:
-    """A folder's two states. What lies between is kept for all folders in one list: see `_Disk`."""
-
-    __slots__ = ("durable", "owner", "visible")
-
-    def __init__(self, owner: object, visible: dict[str, int], durable: dict[str, int]) -> None:
-        self.owner = owner
-        self.visible = visible
-        self.durable = durable
-
-    def copy(self, owner: object) -> _FolderNode:
-        return _FolderNode(owner, dict(self.visible), dict(self.durable))
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One name's change from one inode number to another; None is no inode."""
-
-    folder: int
-    name: str
-    before: int | None
-    after: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _NameChange:
-    """One entry created or removed, or the two entries of a rename: source, then target."""
-
-    entries: tuple[_Entry, ...]
-
-    def touches(self, folder: int) -> bool:
-        return any(entry.folder == folder for entry in self.entries)
-
-    def shares_entry(self, other: _NameChange) -> bool:
-        pairs = itertools.product(self.entries, other.entries)
-        return any(a.folder == b.folder and a.name == b.name for a, b in pairs)
-
-    def frees(self) -> bool:
-        return any(entry.before is not None for entry in self.entries)
-
-    def numbers(self) -> Iterator[int]:
-        for entry in self.entries:
-            yield from (n for n in (entry.folder, entry.before, entry.after) if n is not None)
-
-    def apply(self, names: _Names) -> _Names | None:
-        """Return `names` after the change, or None where it could not have been made."""
-        if not all(self._possible(names, entry) for entry in self.entries):
-            return None
-        result = dict(names)
-        for entry in self.entries:
-            folder = result[entry.folder] = dict(result[entry.folder])
-            if entry.after is None:
-                del folder[entry.name]
-            else:
-                folder[entry.name] = entry.after
-        return result if self._connected(result) else None
-
-    def _possible(self, names: _Names, entry: _Entry) -> bool:
-        present = names[entry.folder].get(entry.name)
-        is_rename = len(self.entries) > 1
-        if entry.after is None:
-            return present == entry.before and (is_rename or not names.get(present or 0))
-        if present is None:
-            return True
-        return is_rename and _may_replace(names, entry.after, present)
-
-    def _connected(self, names: _Names) -> bool:
-        """Say whether a rename between folders put its entry where a path leads."""
-        source, target = self.entries[0].folder, self.entries[-1].folder
-        return source == target or target in _reachable(names)
-
-
-def _may_replace(names: _Names, moved: int, present: int) -> bool:
-    if moved in names or present in names:
-        return moved in names and present in names and not names[present]
-    return True
-
-
-def _reachable(names: _Names, roots: Iterable[int] = (_ROOT,)) -> dict[int, None]:
-    """Return the numbers of all inodes at and below `roots`, in a fixed order."""
-    found: dict[int, None] = {}
-    waiting = list(roots)
-    while waiting:
-        number = waiting.pop()
-        if number not in found:
-            found[number] = None
-            waiting.extend(names.get(number, {}).values())
-    return found
-
-
-def _fingerprint(names: _Names, numbers: Iterable[int]) -> tuple[object, ...]:
-    return tuple((n, tuple(sorted(names[n].items()))) for n in sorted(numbers) if n in names)
-
-
-def _name_outcomes(
-    names: _Names, changes: Sequence[_NameChange], limit: int | None
-) -> list[_Names] | None:
-    """Return what pending changes may make of the durable `names`; None is too many to sample."""
-    touched = {entry.folder for change in changes for entry in change.entries}
-    found = {_fingerprint(names, touched): names}
-    for change in changes:
-        for base in list(found.values()):
-            if (after := change.apply(base)) is not None:
-                found.setdefault(_fingerprint(after, touched), after)
-        if limit is not None and len(found) > _OUTCOMES_MAX:
-            return None
-    return list(found.values())
-
-
-def _draw_names(names: _Names, changes: Sequence[_NameChange], rng: random.Random) -> _Names:
-    chance = rng.choice((0.1, 0.5, 0.9))
-    for change in changes:
-        if rng.random() < chance:
-            names = change.apply(names) or names
-    return names
-
-
-# --- the disk -------------------------------------------------------------------------------------
-
-_Slot: TypeAlias = tuple[int, str]
-
-
-class _Disk:
-    """All inodes and the pending changes of names. Knows nothing of faults, handles or threads."""
-
-    def __init__(self, capacity_bytes: int | None = None) -> None:
-        self.capacity_bytes = capacity_bytes
-        self.files: dict[int, _FileNode] = {}
-        self.folders: dict[int, _FolderNode] = {_ROOT: _FolderNode(None, {}, {})}
-        self.changes: list[_NameChange] = []
-        self.last_number = _ROOT
-        self.open_counts: dict[int, int] = {}
-        self._owner = object()
-
-    def copy(self) -> _Disk:
-        """Return a disk that shares every inode until either of the two writes to it."""
-        self._owner = object()
-        disk = _Disk(self.capacity_bytes)
-        disk.files = dict(self.files)
-        disk.folders = dict(self.folders)
-        disk.changes = list(self.changes)
-        disk.last_number = self.last_number
-        return disk
-
-    def own_file(self, number: int) -> _FileNode:
-        """Return a file's node for writing."""
-        node = self.files[number]
-        if node.owner is not self._owner:
-            node = self.files[number] = node.copy(self._owner)
-        return node
-
-    def own_folder(self, number: int) -> _FolderNode:
-        node = self.folders[number]
-        if node.owner is not self._owner:
-            node = self.folders[number] = node.copy(self._owner)
-        return node
-
-    # -- paths
-
-    def find(self, path: str) -> int:
-        """Return the inode number of a path."""
-        return self._descend(_parts(path), path)
-
-    def find_file(self, path: str) -> int:
-        number = self.find(path)
-        if number in self.folders:
-            raise _error(EISDIR, path)
-        return number
-
-    def find_folder(self, path: str) -> int:
-        number = self.find(path)
-        if number not in self.folders:
-            raise _error(ENOTDIR, path)
-        return number
-
-    def find_or_none(self, path: str) -> int | None:
-        try:
-            return self.find(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def slot(self, path: str) -> _Slot:
-        """Return where the path's name is, or would be."""
-        parts = _parts(path)
-        if not parts:
-            raise _error(EBUSY, path)
-        folder = self._descend(parts[:-1], path)
-        if folder not in self.folders:
-            raise _error(ENOTDIR, path)
-        return folder, parts[-1]
-
-    def free_slot(self, path: str) -> _Slot:
-        if not _parts(path):
-            raise _error(EEXIST, path)
-        slot = self.slot(path)
-        if self.at(slot) is not None:
-            raise _error(EEXIST, path)
-        return slot
-
-    def at(self, slot: _Slot) -> int | None:
-        folder, name = slot
-        return self.folders[folder].visible.get(name)
-
-    def _descend(self, parts: Sequence[str], path: str) -> int:
-        number = _ROOT
-        for part in parts:
-            if number not in self.folders:
-                raise _error(ENOTDIR, path)
-            below = self.folders[number].visible.get(part)
-            if below is None:
-                raise _error(ENOENT, path)
-            number = below
-        return number
-
-    def walk(self, number: int = _ROOT, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """Yield path and number of every file below a folder, in order."""
-        for name, below in sorted(self.folders[number].visible.items()):
-            if below in self.folders:
-                yield from self.walk(below, f"{prefix}{name}/")
-            else:
-                yield prefix + name, below
-
-    # -- room
-
-    def used_bytes(self) -> int:
-        return sum(len(self.files[number].visible) for _, number in self.walk())
-
-    def room_bytes(self) -> int | None:
-        """Return what may still be written, or None for any amount."""
-        if self.capacity_bytes is None:
-            return None
-        return max(0, self.capacity_bytes - self.used_bytes())
-
-    # -- changes of names
-
-    def create_file(self, slot: _Slot) -> int:
-        number = self._new_number()
-        self.files[number] = _FileNode(self._owner, bytearray(), bytearray())
-        self._record(_Entry(*slot, None, number))
-        return number
-
-    def create_folder(self, slot: _Slot) -> int:
-        number = self._new_number()
-        self.folders[number] = _FolderNode(self._owner, {}, {})
-        self._record(_Entry(*slot, None, number))
-        return number
-
-    def unlink(self, slot: _Slot) -> None:
-        self._record(_Entry(*slot, self.at(slot), None))
-
-    def rename(self, source: _Slot, target: _Slot) -> None:
-        number = self.at(source)
-        self._record(_Entry(*source, number, None), _Entry(*target, self.at(target), number))
-
-    def holds(self, outer: int, inner: int) -> bool:
-        """Say whether folder `inner` is `outer` or below it."""
-        return inner in _reachable(self.visible_names(), (outer,))
-
-    def _new_number(self) -> int:
-        self.last_number += 1
-        return self.last_number
-
-    def _record(self, *entries: _Entry) -> None:
-        for entry in entries:
-            names = self.own_folder(entry.folder).visible
-            if entry.after is None:
-                del names[entry.name]
-            else:
-                names[entry.name] = entry.after
-        self.changes.append(_NameChange(entries))
-
-    # -- durability of names
-
-    def visible_names(self) -> _Names:
-        return {number: folder.visible for number, folder in self.folders.items()}
-
-    def durable_names(self) -> _Names:
-        return {number: folder.durable for number, folder in self.folders.items()}
-
-    def sync_folder(self, number: int) -> None:
-        self._settle(lambda change: change.touches(number))
-
-    def sync_slot(self, slot: _Slot) -> None:
-        marker = _NameChange((_Entry(*slot, None, None),))
-        self._settle(marker.shares_entry)
-
-    def _settle(self, wanted: Callable[[_NameChange], bool]) -> None:
-        """Make the wanted changes durable, with the earlier ones that they build upon."""
-        chosen = self._with_forerunners(wanted)
-        names = self._settled_names(chosen)
-        if names is None:
-            chosen = range(max(chosen) + 1)
-            names = self._replayed_names(chosen)
-        for number, durable in names.items():
-            if durable is not self.folders[number].durable:
-                self.own_folder(number).durable = durable
-        freed = any(self.changes[at].frees() for at in chosen)
-        self.changes = [c for at, c in enumerate(self.changes) if at not in chosen]
-        if freed:
-            self._collect()
-
-    def _with_forerunners(self, wanted: Callable[[_NameChange], bool]) -> Sequence[int]:
-        chosen: list[int] = []
-        for at in reversed(range(len(self.changes))):
-            change = self.changes[at]
-            if wanted(change) or any(self.changes[c].shares_entry(change) for c in chosen):
-                chosen.append(at)
-        return chosen[::-1]
-
-    def _settled_names(self, chosen: Sequence[int]) -> _Names | None:
-        names: _Names | None = self.durable_names()
-        for at in chosen:
-            names = names and self.changes[at].apply(names)
-        return names
-
-    def _replayed_names(self, chosen: Sequence[int]) -> _Names:
-        names = self.durable_names()
-        for at in chosen:
-            names = self.changes[at].apply(names) or names
-        return names
-
-    def _collect(self) -> None:
-        """Drop the inodes that no name, pending change or open handle refers to."""
-        pending = (number for change in self.changes for number in change.numbers())
-        roots = (_ROOT, *self.open_counts, *pending)
-        alive = _reachable(self.visible_names(), roots) | _reachable(self.durable_names(), roots)
-        self.files = {n: node for n, node in self.files.items() if n in alive}
-        self.folders = {n: node for n, node in self.folders.items() if n in alive}
-
-
-def _parts(path: str) -> list[str]:
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise _error(EINVAL, path)
-    return parts
-
-
-# --- power loss -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Space:
-    """One outcome for the names, ready to be shared by many states."""
-
-    folders: dict[int, _FolderNode]
-    settled: dict[int, _FileNode]
-    dirty: tuple[int, ...]
-
-
-# Which space, and for each dirty file of it which outcome.
-_Pick: TypeAlias = tuple[int, tuple[int, ...]]
-
-
-class _PowerLoss:
-    """Everything that a power loss at one moment can leave of a disk."""
-
-    def __init__(self, disk: _Disk, limit: int | None, rng: random.Random) -> None:
-        self._disk = disk
-        self._limit = limit
-        self._rng = rng
-        self._outcomes: dict[int, _FileOutcomes] = {}
-        self._spaces: list[_Space] = []
-        self._places: dict[tuple[object, ...], int] = {}
-        self._durable_names = disk.durable_names()
-        self._add_space(disk.visible_names())
-        self._nothing_space = self._add_space(self._durable_names)
-        outcomes = _name_outcomes(self._durable_names, disk.changes, limit)
-        self._has_all_names = outcomes is not None
-        for names in outcomes or []:
-            self._add_space(names)
-
-    def disks(self) -> Iterator[_Disk]:
-        picks = dict.fromkeys((self._everything(), self._nothing()))
-        yield from map(self._build, itertools.islice(picks, self._limit))
-        if self._limit is None or self._is_small(self._limit):
-            yield from (self._build(pick) for pick in self._all() if pick not in picks)
-        else:
-            yield from map(self._build, self._draw(picks, self._limit))
-
-    def _add_space(self, names: _Names) -> int:
-        reachable = _reachable(names)
-        key = _fingerprint(names, reachable)
-        place = self._places.setdefault(key, len(self._spaces))
-        if place == len(self._spaces):
-            self._spaces.append(self._space(names, reachable))
-        return place
-
-    def _space(self, names: _Names, reachable: Iterable[int]) -> _Space:
-        space = _Space({}, {}, tuple(n for n in sorted(reachable) if self._is_dirty(n)))
-        for number in reachable:
-            if number in names:
-                space.folders[number] = _FolderNode(None, names[number], names[number])
-            elif number not in self._outcomes:
-                space.settled[number] = self._disk.files[number]
-        return space
-
-    def _is_dirty(self, number: int) -> bool:
-        if number in self._outcomes:
-            return True
-        node = self._disk.files.get(number)
-        if node is None or node.is_settled():
-            return False
-        self._outcomes[number] = _FileOutcomes(node, self._limit)
-        return True
-
-    def _everything(self) -> _Pick:
-        return 0, (0,) * len(self._spaces[0].dirty)
-
-    def _nothing(self) -> _Pick:
-        outcomes = self._outcomes_in(self._nothing_space)
-        return self._nothing_space, tuple(outcome.nothing for outcome in outcomes)
-
-    def _outcomes_in(self, place: int) -> list[_FileOutcomes]:
-        return [self._outcomes[number] for number in self._spaces[place].dirty]
-
-    def _is_small(self, limit: int) -> bool:
-        """Say whether all states are known, and not more than the limit."""
-        if not self._has_all_names or not all(o.is_complete for o in self._outcomes.values()):
-            return False
-        places = range(len(self._spaces))
-        return sum(math.prod(map(len, self._outcomes_in(place))) for place in places) <= limit
-
-    def _all(self) -> Iterator[_Pick]:
-        for place in range(len(self._spaces)):
-            ranges = [range(len(outcome)) for outcome in self._outcomes_in(place)]
-            yield from ((place, tails) for tails in itertools.product(*ranges))
-
-    def _draw(self, seen: dict[_Pick, None], limit: int) -> Iterator[_Pick]:
-        """Yield distinct picks up to the limit; the bound on tries matters only near exhaustion."""
-        for _ in range(64 * limit):
-            if len(seen) >= limit:
-                return
-            pick = self._draw_one()
-            if pick not in seen:
-                seen[pick] = None
-                yield pick
-
-    def _draw_one(self) -> _Pick:
-        place = self._extreme_or(self._nothing_space, self._draw_space)
-        outcomes = self._outcomes_in(place)
-        draws = (self._extreme_or(o.nothing, partial(o.draw, self._rng)) for o in outcomes)
-        return place, tuple(draws)
-
-    def _extreme_or(self, nothing: int, draw: Callable[[], int]) -> int:
-        """Draw an outcome; all and nothing come often, as faults hide in their mixtures."""
-        drawn = self._rng.randrange(4)
-        return (0, nothing)[drawn] if drawn < 2 else draw()
-
-    def _draw_space(self) -> int:
-        if self._has_all_names:
-            return self._rng.randrange(len(self._spaces))
-        return self._add_space(_draw_names(self._durable_names, self._disk.changes, self._rng))
-
-    def _build(self, pick: _Pick) -> _Disk:
-        at, tails = pick
-        space = self._spaces[at]
-        disk = _Disk(self._disk.capacity_bytes)
-        disk.last_number = self._disk.last_number
-        disk.folders = dict(space.folders)
-        disk.files = dict(space.settled)
-        for number, tail in zip(space.dirty, tails, strict=True):
-            disk.files[number] = self._outcomes[number].node(tail)
-        return disk
-
-
-# --- faults ---------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Failure:
-    operation: str
-    path_contains: str
-    errno: int
-    times: int
-
-    def hits(self, operation: str, path: str) -> bool:
-        wanted = self.operation == operation and self.path_contains in path
-        return wanted and self.times > 0
-
-
-@dataclass(slots=True)
-class _Gate:
-    """Every call passes here under the guard: some are numbered, some fail, one may be the last."""
-
-    guard: threading.RLock = field(default_factory=threading.RLock)
-    operations: list[tuple[str, str]] = field(default_factory=list)
-    failures: list[_Failure] = field(default_factory=list)
-    crash_at: int | None = None
-    crash_mode: CrashMode = "before"
-    crashed: bool = False
-    dead: bool = False
-
-    def copy(self) -> _Gate:
-        failures = [replace(failure) for failure in self.failures]
-        return replace(
-            self, guard=threading.RLock(), operations=list(self.operations), failures=failures
-        )
-
-    def admit(self, operation: Operation, path: str) -> None:
-        """Let a call pass that changes nothing."""
-        self._refuse_the_dead(operation, path)
-        self._fail(operation, path)
-
-    def admit_change(
-        self, operation: Operation, path: str, partly: Callable[[], object] | None = None
-    ) -> None:
-        """Let a call pass that changes something; `partly` does half of it."""
-        self._refuse_the_dead(operation, path)
-        self.operations.append((operation, path))
-        if len(self.operations) == self.crash_at:
-            self.crashed = True
-            if partly is not None and self.crash_mode == "partial":
-                partly()
-            self._refuse_the_dead(operation, path)
-        self._fail(operation, path)
-
-    def _refuse_the_dead(self, operation: str, path: str) -> None:
-        if self.dead:
-            raise _error(EBADF, path)
-        if self.crashed:
-            raise SimulatedCrash(f"crashed at call {self.crash_at}; {operation} {path!r}")
-
-    def _fail(self, operation: str, path: str) -> None:
-        for failure in self.failures:
-            if failure.hits(operation, path):
-                failure.times -= 1
-                raise _error(failure.errno, path)
-
-
-# --- the public face ------------------------------------------------------------------------------
 
 
 class MemoryFile:
     """An open file of a `MemoryFileSystem`."""
 
-    def __init__(self, disk: _Disk, gate: _Gate, number: int, path: str, mode: OpenMode) -> None:
+    def __init__(self, disk: Disk, gate: Gate, number: int, path: str, mode: OpenMode) -> None:
         self._disk = disk
         self._gate = gate
         self._number = number
@@ -934,7 +121,7 @@ class MemoryFile:
         with self._gate.guard:
             self._admit_change("truncate")
             self._require(self._writable and size >= 0, EINVAL)
-            self._disk.own_file(self._number).change(_Resize(size, shrinks=True))
+            self._disk.own_file(self._number).change(Resize(size, shrinks=True))
 
     def allocate(self, size: int) -> None:
         with self._gate.guard:
@@ -943,7 +130,7 @@ class MemoryFile:
             self._require(size > 0, EINVAL)
             room = self._disk.room_bytes()
             self._require(room is None or size - self._size() <= room, ENOSPC)
-            self._disk.own_file(self._number).change(_Resize(size, shrinks=False))
+            self._disk.own_file(self._number).change(Resize(size, shrinks=False))
 
     def size(self) -> int:
         with self._gate.guard:
@@ -966,7 +153,7 @@ class MemoryFile:
         """Write what there is room for, and return how much that was."""
         fitting = data[: self._disk.room_bytes()]
         if fitting:
-            self._disk.own_file(self._number).change(_Write(self._size(), fitting))
+            self._disk.own_file(self._number).change(Write(self._size(), fitting))
         return len(fitting)
 
     def _admit(self, operation: Operation) -> None:
@@ -981,13 +168,13 @@ class MemoryFile:
 
     def _require(self, condition: bool, code: int) -> None:
         if not condition:
-            raise _error(code, self._path)
+            raise error(code, self._path)
 
 
 class MemoryLock:
     """A held lock of a `MemoryFileSystem`. It belongs to the inode, as `flock` does."""
 
-    def __init__(self, gate: _Gate, holders: dict[int, MemoryLock], number: int) -> None:
+    def __init__(self, gate: Gate, holders: dict[int, MemoryLock], number: int) -> None:
         self._gate = gate
         self._holders = holders
         self._number = number
@@ -1021,13 +208,13 @@ class MemoryFileSystem:
         crash_at: int | None = None,
         crash_mode: CrashMode = "before",
     ) -> None:
-        self._disk = _Disk(capacity_bytes)
-        self._gate = _Gate(crash_mode=crash_mode)
+        self._disk = Disk(capacity_bytes)
+        self._gate = Gate(crash_mode=crash_mode)
         self._locks: dict[int, MemoryLock] = {}
         self.crash_at = crash_at
 
     @classmethod
-    def _holding(cls, disk: _Disk) -> MemoryFileSystem:
+    def _holding(cls, disk: Disk) -> MemoryFileSystem:
         system = cls()
         system._disk = disk
         return system
@@ -1053,17 +240,17 @@ class MemoryFileSystem:
                 self._check_replace(moved, slot_to, target)
                 self._disk.rename(slot_from, slot_to)
 
-    def _check_replace(self, moved: int, slot: _Slot, target: str) -> None:
+    def _check_replace(self, moved: int, slot: Slot, target: str) -> None:
         present = self._disk.at(slot)
         folders = self._disk.folders
         if moved in folders and self._disk.holds(moved, slot[0]):
-            raise _error(EINVAL, target)
+            raise error(EINVAL, target)
         if present is None:
             return
         if (moved in folders) != (present in folders):
-            raise _error(EISDIR if present in folders else ENOTDIR, target)
+            raise error(EISDIR if present in folders else ENOTDIR, target)
         if present in folders and folders[present].visible:
-            raise _error(ENOTEMPTY, target)
+            raise error(ENOTEMPTY, target)
 
     def remove(self, path: str) -> None:
         with self._gate.guard:
@@ -1082,7 +269,7 @@ class MemoryFileSystem:
             number = self._disk.find_folder(path)
             slot = self._disk.slot(path)
             if self._disk.folders[number].visible:
-                raise _error(ENOTEMPTY, path)
+                raise error(ENOTEMPTY, path)
             self._disk.unlink(slot)
 
     def listdir(self, path: str) -> list[str]:
@@ -1112,7 +299,7 @@ class MemoryFileSystem:
                 self._disk.create_file(self._disk.free_slot(path))
             number = self._disk.find_file(path)
             if number in self._locks:
-                raise _error(EAGAIN, path)
+                raise error(EAGAIN, path)
             return MemoryLock(self._gate, self._locks, number)
 
     def identity(self, path: str) -> int:
@@ -1175,7 +362,7 @@ class MemoryFileSystem:
         rng = seed if isinstance(seed, random.Random) else random.Random(seed)
         with self._gate.guard:
             disk = self._disk.copy()
-        return map(self._holding, _PowerLoss(disk, limit, rng).disks())
+        return map(self._holding, PowerLoss(disk, limit, rng).disks())
 
     def clone(self) -> MemoryFileSystem:
         """Return an independent copy of everything: pending changes, locks, faults to come.
@@ -1199,7 +386,7 @@ class MemoryFileSystem:
         if operation not in get_args(Operation):
             raise ValueError(f"no such operation: {operation!r}")
         with self._gate.guard:
-            self._gate.failures.append(_Failure(operation, path_contains, errno, times))
+            self._gate.failures.append(Failure(operation, path_contains, errno, times))
 
     @property
     def capacity_bytes(self) -> int | None:

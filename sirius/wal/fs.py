@@ -129,6 +129,7 @@ class OsFile:
     _fd = -1
 
     def __init__(self, path: str, flags: int) -> None:
+        self._fd = -1
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -147,7 +148,7 @@ class OsFile:
             self._write_all(buffers[at : at + _IOV_MAX])
 
     def _write_all(self, buffers: Sequence[Buffer]) -> None:
-        wanted = sum(map(len, buffers))
+        wanted = sum(memoryview(buffer).nbytes for buffer in buffers)
         written = os.writev(self._fd, buffers)
         if written < wanted:
             rest = memoryview(b"".join(buffers))[written:]
@@ -155,6 +156,8 @@ class OsFile:
                 rest = rest[os.write(self._fd, rest) :]
 
     def sync(self) -> None:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         os.fdatasync(self._fd)
 
     def forget(self) -> None:

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirius.testing import MemoryFileSystem, SimulatedCrash
-from sirius.testing.filesystem import CrashMode, Operation
+from sirius.testing import CrashMode, MemoryFileSystem, Operation, SimulatedCrash
 from sirius.wal.fs import File, FileSystem
 
 Tree = dict[str, bytes]

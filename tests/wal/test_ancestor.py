@@ -28,7 +28,6 @@ from sirius.errors import (
     UsageError,
 )
 from sirius.wal import ancestor
-from sirius.wal._fnv import fnv1a, fnv1a_rows
 from sirius.wal.ancestor import (
     DELETE,
     FLAGS,
@@ -40,6 +39,7 @@ from sirius.wal.ancestor import (
     Layout,
     detect,
 )
+from sirius.wal.ancestor.fnv import fnv1a, fnv1a_rows
 from sirius.wal.fs import File, OpenMode, OsFileSystem
 
 FS = OsFileSystem()

@@ -27,7 +27,6 @@ from sirius.errors import (
     OutOfOrder,
     UsageError,
 )
-from sirius.wal import ancestor
 from sirius.wal.ancestor import (
     DELETE,
     FLAGS,
@@ -38,6 +37,7 @@ from sirius.wal.ancestor import (
     AncestorWriter,
     Layout,
     detect,
+    scan,
 )
 from sirius.wal.ancestor.fnv import fnv1a, fnv1a_rows
 from sirius.wal.fs import File, OpenMode, OsFileSystem
@@ -236,7 +236,7 @@ rests = st.one_of(
 
 @pytest.fixture
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ancestor, "_WINDOW_BYTES", 64)
+    monkeypatch.setattr(scan, "WINDOW_BYTES", 64)
 
 
 # --- the hash
@@ -851,7 +851,7 @@ def test_columns_have_one_length(tmp_path: Path) -> None:
 def test_an_entry_too_long_for_its_length_field_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ancestor, "_LEN_MAX", 28 + 10)
+    monkeypatch.setattr(writing, "LEN_MAX", 28 + 10)
     with AncestorWriter(FS, str(tmp_path / "log")) as writer:
         writer.append(columns_of([Event(1, 0, PUT, b"k" * 4, b"v" * 6)]))
         with pytest.raises(InvalidRecord):

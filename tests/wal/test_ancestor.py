@@ -39,6 +39,7 @@ from sirius.wal.ancestor import (
     detect,
     scan,
 )
+from sirius.wal.ancestor import writer as writing
 from sirius.wal.ancestor.fnv import fnv1a, fnv1a_rows
 from sirius.wal.fs import File, OpenMode, OsFileSystem
 

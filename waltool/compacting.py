@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from sirius.wal import Batch, CompactionPolicy, LogConfig, Op, SegmentInfo, State
 from sirius.wal.batch import Mask
-from sirius.wal.block import HEADER_BYTES
+from sirius.wal.block import ENTRY_BYTES, HEADER_BYTES
 from sirius.wal.compaction import BLOCK_RECORDS, Rewrite, SegmentStats, plan
 from sirius.wal.frames import FILE_HEADER_BYTES, MARK_BYTES
 from sirius.wal.segment import DATA
 from waltool.newest import NewestTable, Rows, live
 from waltool.source import SiriusSource, file_size
+
+ANCESTOR_ENTRY_BYTES: Final = 64
+"""What a record takes beside key and body: 40 bytes in the data, 24 in the index."""
 
 
 class Sums(NamedTuple):
@@ -74,8 +77,10 @@ def droppable(rows: Rows, policy: CompactionPolicy) -> Mask:
     return mask
 
 
-def estimated_bytes(records: int, payload: int) -> int:
-    """Return about how large a segment of ours with so many records is."""
+def estimated_bytes(kind: str, records: int, payload: int) -> int:
+    """Return about how large a segment with so many records is; `payload` is what they take in one of ours."""
+    if kind.startswith("ancestor"):
+        return payload + records * (ANCESTOR_ENTRY_BYTES - ENTRY_BYTES)
     blocks = -(-records // BLOCK_RECORDS) or 1
     return FILE_HEADER_BYTES + 2 * MARK_BYTES + blocks * HEADER_BYTES + payload
 
@@ -109,15 +114,16 @@ class Forecast:
     def outcome(self) -> Outcome:
         """Say what the pass would do."""
         rows = live(self._table.rows())
-        surveyed = [self._stats(info, rows) for info in self._infos if info.records or info.bytes]
-        config = LogConfig()
+        leaving = self._leaving(rows)
+        kept, config = rows[~leaving], LogConfig()
+        surveyed = [self._stats(info, kept) for info in self._infos if info.records or info.bytes]
         rewrites = plan(
             surveyed,
             self._policy,
             segment_bytes_max=config.segment_bytes_max,
             segment_records_max=config.segment_records_max,
         )
-        return self._sum_up(rewrites, rows[self._leaving(rows)])
+        return self._sum_up(rewrites, rows[leaving])
 
     def _stats(self, info: SegmentInfo, rows: Rows) -> SegmentStats | None:
         if info.state == State.QUARANTINED:
@@ -140,9 +146,8 @@ class Forecast:
         gone, floor, written = 0, int(self._snapshot.manifest.tombstone_floor), 0
         for item in rewrites:
             leaving = _within(deletes, item.first, item.last)
-            kept = sum(stats.live_records for stats in item.inputs) - len(leaving)
-            payload = sum(stats.live_bytes for stats in item.inputs) - int(leaving["size"].sum())
-            made = estimated_bytes(kept, payload)
+            kept = sum(stats.live_records for stats in item.inputs)
+            made = estimated_bytes("sirius", kept, sum(stats.live_bytes for stats in item.inputs))
             segments -= len(item.inputs) - 1
             records -= sum(stats.info.records for stats in item.inputs) - kept
             size -= sum(stats.info.bytes for stats in item.inputs) - made

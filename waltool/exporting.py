@@ -15,6 +15,8 @@ import csv
 import io
 import os
 from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, Protocol
 
 from sirius.errors import UsageError
@@ -141,8 +143,12 @@ class Parquet:
         return self._arrow.table(columns, schema=self._schema)
 
     def finish(self) -> None:
-        self._write_group()
-        self._writer.close()
+        try:
+            self._write_group()
+            self._writer.close()
+        finally:
+            # Else it would try again when it is collected, with the stream long gone.
+            self._writer.is_open = False
 
 
 def _schema(arrow_: Any) -> Any:
@@ -159,8 +165,18 @@ def _schema(arrow_: Any) -> Any:
     )
 
 
-def writer_of(format_: str, stream: BinaryIO) -> Writer:
-    """Return what writes a format."""
-    if format_ == "parquet":
-        return Parquet(stream)
-    return Csv(stream) if format_ == "csv" else JsonLines(stream)
+@contextmanager
+def writing(format_: str, stream: BinaryIO) -> Iterator[Writer]:
+    """Yield what writes a format; it finishes in any case, while the stream is still there."""
+    writer = _WRITERS[format_](stream)
+    try:
+        yield writer
+    finally:
+        writer.finish()
+
+
+_WRITERS: Final[dict[str, Callable[[BinaryIO], Writer]]] = {
+    "jsonl": JsonLines,
+    "csv": Csv,
+    "parquet": Parquet,
+}

@@ -67,10 +67,12 @@ def _json_fields(line: bytes) -> Fields | str:
         found = json.loads(line)
     except UnicodeDecodeError as error:
         return f"not UTF-8: {error.reason} at byte {error.start}"
+    except json.JSONDecodeError as error:
+        return f"not JSON ({error.msg} at column {error.colno}); expected an object like {_EXAMPLE}"
     except (ValueError, RecursionError) as error:
-        return f"not JSON ({error}); expected an object such as {_EXAMPLE}"
+        return f"not JSON ({error}); expected an object like {_EXAMPLE}"
     if not isinstance(found, dict):
-        return f"expected an object such as {_EXAMPLE}, not {type(found).__name__}"
+        return f"expected an object like {_EXAMPLE}, not {type(found).__name__}"
     return found
 
 
@@ -128,8 +130,8 @@ def _parquet_rows(stream: BinaryIO) -> Numbered:
     source = stream if stream.seekable() else io.BytesIO(stream.read())
     try:
         file = pyarrow.parquet.ParquetFile(source)
-    except pyarrow.ArrowInvalid as error:
-        yield 1, f"not Parquet: {error}"
+    except pyarrow.ArrowInvalid:
+        yield 1, "expected a Parquet file"
         return
     number = 0
     for batch in file.iter_batches(_PARQUET_ROWS):

@@ -66,7 +66,7 @@ class Keys:
         places = np.ndarray((len(self.blob) - width + 1,), f"V{width}", self.blob, 0, (1,))
         # A key that ended before `at` gives a window of zeroes; any place will do for it.
         rows = places[self.starts + np.where(left > 0, at, 0) if at else self.starts]
-        words: Words = rows.view("<u8").reshape(len(self), -1)
+        words: Words = rows.view("<u8").reshape(len(self), width // _WORD)
         if int(left.min(initial=width)) < width:
             words &= _MASKS[np.clip(left[:, None] - np.arange(0, width, _WORD), 0, _WORD)]
         return words

@@ -73,7 +73,7 @@ def _with_word(column: Column, word: bytes) -> Mask:
     ends = np.cumsum(column.lengths, dtype=np.int64)
     rows = np.searchsorted(ends, begins, side="right")
     last_rows = np.searchsorted(ends, begins + len(word) - 1, side="right")
-    mask[rows[rows == last_rows]] = True
+    mask[rows] = True
     # A match that reaches into the next piece is none, and may have hidden one that begins inside it.
     across = rows != last_rows
     for row, last_row in zip(rows[across].tolist(), last_rows[across].tolist(), strict=True):

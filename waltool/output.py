@@ -15,7 +15,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from waltool.text import escape, iso, printable, shorten, width
+from waltool.text import escape, iso, printable, width
 
 if TYPE_CHECKING:
     from sirius.wal import Batch, Record
@@ -128,10 +128,6 @@ class Output:
             cells = map(_padded, row, widths, aligned)
             text = ("  " + "  ".join(cells)).rstrip()
             self.line(self.paint(text, "bold") if number == 0 else text)
-
-    def cut(self, text: str) -> str:
-        """Cut a line to the terminal's width."""
-        return text if self.columns is None else shorten(text, self.columns)
 
 
 def _padded(text: str, columns: int, left: bool) -> str:

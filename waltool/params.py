@@ -65,6 +65,17 @@ def byte_count(text: str | int) -> int:
     return count
 
 
+def per_second(text: str | float) -> float:
+    """Read a rate: 500 or 500/s."""
+    try:
+        rate = float(str(text).removesuffix("/s"))
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise click.BadParameter(f"{escape(str(text))} is not a rate; write 500 or 500/s.")
+    return rate
+
+
 def regex(text: str) -> str:
     """Check a regular expression and say where it is wrong."""
     try:

@@ -73,10 +73,10 @@ class Notes:
     def error(self, path: str, offset: int | None, what: str) -> None:
         self.find(Severity.ERROR, path, offset, what)
 
-    def move_on(self, size: int) -> None:
-        """Say that so many more bytes of data were read."""
-        self.bytes_done += size
-        self.progress(self.bytes_done, max(self.bytes_total, self.bytes_done))
+    def move_to(self, done: int) -> None:
+        """Say how many bytes of data were read so far."""
+        self.bytes_done = done
+        self.progress(done, max(self.bytes_total, done))
 
 
 def span(first: int, last: int) -> str:

@@ -124,7 +124,7 @@ class _Repair:
             return self._made_anew("no manifest can be read")
         if newest.version != self._store.versions()[0]:
             return self._made_anew("the newest one is damaged")
-        if self._store.is_copy(newest) and self._store.missing(newest):
+        if self._store.is_copy(newest) and self._store.missing(newest, copy=True):
             return self._complete(newest)
         if overlooked(self._store, newest, self._limits):
             return self._made_anew("segments show that a newer one is lost")
@@ -139,7 +139,7 @@ class _Repair:
     def _complete(self, newest: Manifest) -> Manifest:
         """In a copy, take the newest manifest of which everything is there, as opening the log would."""
         for older in readable_manifests(self._store):
-            if not self._store.missing(older):
+            if not self._store.missing(older, copy=True):
                 uid = int.from_bytes(os.urandom(8))
                 own = replace(older, version=newest.version).at_home(self._store.home(), uid)
                 return self._changed(own, f"a copy, of which version {older.version} is complete")

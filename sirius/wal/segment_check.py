@@ -39,12 +39,14 @@ class SegmentCheck:
         self._notes = notes
         self._info = segment.info
         self._active = segment.info.state == State.ACTIVE
+        self._bytes_before = notes.bytes_done
         self._rows: list[IndexRow] = []
         self._damaged = False
 
     def run(self, index: bytes | None) -> None:
         """Check the segment, whose index file is `index`. Raises `OSError` only."""
         walk = self._walk_all()
+        self._notes.move_to(self._bytes_before + walk.end)
         self._notes.report.bytes += walk.end + len(index or b"")
         if not self._active and not self._damaged:
             self._compare(walk)
@@ -79,7 +81,7 @@ class SegmentCheck:
         report.blocks += len(chunk.spans)
         report.records += sum(header.records for _, header in chunk.spans)
         at, header = chunk.spans[-1]
-        self._notes.move_on(at + header.size - chunk.spans[0][0])
+        self._notes.move_to(self._bytes_before + chunk.base + at + header.size)
 
     def _is_torn(self, walk: Walk) -> bool:
         """Say whether a fault is merely the unfinished end of the active segment."""

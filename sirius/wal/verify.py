@@ -55,6 +55,7 @@ class _Check:
     def __init__(self, store: Store, notes: Notes) -> None:
         self._store = store
         self._notes = notes
+        self._unreadable = False
 
     def run(self) -> None:
         manifest = self._manifest()
@@ -63,9 +64,10 @@ class _Check:
         self._notes.bytes_total = sum(self._size(info) for info in manifest.segments)
         for info in manifest.segments:
             self._segment(manifest, info)
-        for path, what in self._strangers(manifest):
+        named = self._history()
+        for path, what in self._strangers(manifest, named):
             self._notes.find(Severity.NOTE, path, None, what)
-        for path in self._leftovers(manifest):
+        for path in self._leftovers(named):
             self._leftover(path)
 
     # ------------------------------------------------------------------ manifests
@@ -103,33 +105,36 @@ class _Check:
             if manifest.version == version:
                 return manifest
             self._notes.error(path, None, f"the file says that it is version {manifest.version}")
+        self._unreadable = True
         return None
 
     # ------------------------------------------------------------------ what lies around
 
-    def _strangers(self, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    def _strangers(self, manifest: Manifest, named: dict[str, int]) -> Iterator[tuple[str, str]]:
         """Yield what is not a part of the log, and segments that only older manifests name."""
         for name in self._store.fs.listdir(self._store.root):
             if name not in _PARTS:
                 yield name, "not a part of the log"
         current = {info.name for info in manifest.segments}
-        for name, version in self._history().items():
+        for name, version in named.items():
             if name not in current:
                 yield f"{SEGMENTS}/{name}", f"replaced; kept for readers of manifest {version}"
 
-    def _leftovers(self, manifest: Manifest) -> Iterator[str]:
+    def _leftovers(self, named: dict[str, int]) -> Iterator[str]:
         """Yield what no manifest names."""
         fs, root = self._store.fs, self._store.root
         for name in fs.listdir(f"{root}/{MANIFESTS}"):
             if not name.isdigit():
                 yield f"{MANIFESTS}/{name}"
-        named = {*self._history(), *(info.name for info in manifest.segments)}
         for name in fs.listdir(f"{root}/{SEGMENTS}"):
             if name not in named:
                 yield f"{SEGMENTS}/{name}"
 
     def _leftover(self, path: str) -> None:
-        if self._notes.live:
+        if self._unreadable:
+            what = "no manifest that can be read names it; one that cannot be may"
+            self._notes.find(Severity.WARNING, path, None, what)
+        elif self._notes.live:
             what = "no manifest names it: the writer may be making it"
             self._notes.find(Severity.NOTE, path, None, what)
         else:

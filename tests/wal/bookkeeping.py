@@ -2,7 +2,7 @@
 
 Not a test itself: `test_crash_states`, `test_disk_full` and others use it. The books are the model:
 entry n of `issued` has sequence number n. A log that was opened after whatever happened must hold
-the first n entries for some n between `acknowledged` and all that were issued; of these it may
+the first n entries, for some n between what was promised and all that were issued; of these it may
 lack only what compaction was allowed to drop.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from sirius.types import Seq
 from sirius.wal import (
@@ -41,12 +41,22 @@ EAGER: Final = CompactionPolicy(dead_fraction_min=0.0)
 
 Issued = tuple[Op, str, bytes]
 State = dict[str, bytes]
+Promise = Literal["appended", "flushed", "closed"]
 
 logging.getLogger("sirius.wal").setLevel(logging.CRITICAL)
 
 
 def mode(durability: Durability, base: LogConfig = SMALL) -> LogConfig:
     return replace(base, durability=durability)
+
+
+def promise(durability: Durability, *, power_is_lost: bool) -> Promise:
+    """Return what a mode promises to survive a power loss, or the death of the process alone."""
+    if durability == Durability.FSYNC:
+        return "flushed"
+    if durability == Durability.OS and not power_is_lost:
+        return "appended"
+    return "closed"
 
 
 def open_log(fs: FileSystem, config: LogConfig = SMALL) -> Log:
@@ -73,9 +83,24 @@ class Books:
     """What was asked of the log, and what it promised."""
 
     issued: list[Issued] = field(default_factory=list)
-    acknowledged: int = 0
+    appended: int = 0
+    """So many appends returned; so many were flushed; so many were there when the log was closed."""
+    flushed: int = 0
+    closed: int = 0
     dropped_upto: int = 0
     """Deletes up to here were allowed to go."""
+    promise: Promise = "flushed"
+    """Which of the above must be there now."""
+
+    @property
+    def acknowledged(self) -> int:
+        return {"appended": self.appended, "flushed": self.flushed, "closed": self.closed}[
+            self.promise
+        ]
+
+    def cut(self, held: int) -> Books:
+        """Return the books of a log that was found to hold so much, and now vouches for it."""
+        return replace(self, issued=self.issued[:held], appended=held, flushed=held, closed=held)
 
     def check(self, log: Log) -> int:
         """Compare a log that was just opened with the books; return how much of them it holds."""
@@ -146,7 +171,6 @@ class Writer:
     ) -> None:
         self._fs = fs
         self._config = config
-        self._written_is_acknowledged = config.durability == Durability.OS
         self.books = books or Books()
         self._log = log
 
@@ -176,11 +200,10 @@ class Writer:
         entry = self._next_entry(size)
         self.books.issued.append(entry)
         log.write([Update(entry[0], entry[1].encode(), entry[2])])
-        if self._written_is_acknowledged:
-            self.books.acknowledged = len(self.books.issued)
+        self.books.appended = len(self.books.issued)
         if flush:
             log.flush()
-            self.books.acknowledged = len(self.books.issued)
+            self.books.flushed = len(self.books.issued)
 
     def _next_entry(self, size: int | None) -> Issued:
         """Keys come back every third time; a body says where it belongs."""
@@ -202,13 +225,13 @@ class Writer:
         if self._log is not None:
             log, self._log = self._log, None
             log.close()
-            self.books.acknowledged = len(self.books.issued)
+            self.books.flushed = self.books.closed = len(self.books.issued)
 
 
 def goes_on(log: Log, fs: FileSystem, books: Books, config: LogConfig) -> None:
     """Check a log that was just opened, work with it, open it again and check again."""
     held = books.check(log)
-    after = Books(books.issued[:held], held, books.dropped_upto)
+    after = books.cut(held)
     Writer(fs, config, after, log).run("atx")
     with open_log(fs, config) as again:
         assert after.check(again) == held + 1

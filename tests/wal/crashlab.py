@@ -10,6 +10,7 @@ index files do not count, for they are hints. `steady` makes equal runs leave eq
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -20,12 +21,10 @@ from hashlib import blake2b
 from unittest.mock import patch
 
 from sirius.errors import CorruptLog
-from sirius.testing import MemoryFileSystem
-from sirius.testing.filesystem import CrashMode, SimulatedCrash
+from sirius.testing import CrashMode, MemoryFileSystem, SimulatedCrash
 from sirius.wal import Durability, Log, LogConfig
 from sirius.wal.segment import INDEX
-
-from tests.wal.bookkeeping import NOW_US, Books, Writer, goes_on, open_log
+from tests.wal.bookkeeping import NOW_US, ROOT, Books, Writer, goes_on, open_log, promise
 
 SOAK = os.environ.get("SIRIUS_SOAK") == "1"
 
@@ -67,9 +66,7 @@ def crashes(workload: str, config: LogConfig) -> Iterator[Crash]:
 def _calls(workload: str, config: LogConfig) -> tuple[int, int, set[int]]:
     fs = MemoryFileSystem()
     writer = Writer(fs, config)
-    writer.run(workload[:-1])
-    begin = len(fs.operations)
-    writer.run(workload[-1])
+    begin = _run(fs, writer, workload)
     calls = fs.operations
     return begin, len(calls), {at for at, call in enumerate(calls, 1) if call[0] == "append"}
 
@@ -78,10 +75,32 @@ def _crash(workload: str, config: LogConfig, at: int, how: CrashMode) -> Crash:
     fs = MemoryFileSystem(crash_at=at, crash_mode=how)
     writer = Writer(fs, config)
     try:
-        writer.run(workload)
+        _run(fs, writer, workload)
     except SimulatedCrash:
         return Crash(fs, writer.books, workload, config, at, how)
     raise AssertionError(f"{workload!r} has no call {at}: it does not run the same way twice")
+
+
+def _run(fs: MemoryFileSystem, writer: Writer, workload: str) -> int:
+    """Run a workload; return how many calls were made before its last operation.
+
+    Where a dash stands in front of the last operation, all names are on disk by then: the system
+    had the time. What a crash may leave of that operation can then be listed completely.
+    """
+    before, last = workload[:-1], workload[-1]
+    writer.run(before.removesuffix("-"))
+    if before.endswith("-"):
+        _sync_names(fs, ROOT)
+    begin = len(fs.operations)
+    writer.run(last)
+    return begin
+
+
+def _sync_names(fs: MemoryFileSystem, folder: str) -> None:
+    if fs.isdir(folder):
+        fs.sync_dir(folder)
+        for name in fs.listdir(folder):
+            _sync_names(fs, f"{folder}/{name}")
 
 
 @dataclass
@@ -102,6 +121,7 @@ class Lab:
         """Lose power at every call of the last operation."""
         for crash in crashes(workload, config):
             self.crashes += 1
+            crash.books.promise = promise(config.durability, power_is_lost=True)
             self._look_at_all(crash, crash.fs)
 
     def _look_at_all(self, crash: Crash, fs: MemoryFileSystem) -> None:
@@ -117,6 +137,7 @@ class Lab:
         for crash in crashes(workload, config):
             self.crashes += 1
             self.states += 1
+            crash.books.promise = promise(config.durability, power_is_lost=False)
             self.look(crash, crash.fs.kill())
 
     def kill_then_power_loss(self, workload: str, config: LogConfig) -> None:
@@ -125,15 +146,13 @@ class Lab:
             self.crashes += 1
             fs = crash.fs.kill()
             log = open_log(fs, config)
-            held = crash.books.check(log)
-            books = Books(crash.books.issued[:held], held, crash.books.dropped_upto)
-            Writer(fs, config, books, log).run("az")
-            crash.books = books
+            crash.books = crash.books.cut(crash.books.check(log))
+            Writer(fs, config, crash.books, log).run("az")
             self._look_at_all(crash, fs)
 
-    def crash_while_recovering(self, workload: str, config: LogConfig) -> None:
+    def crash_while_recovering(self, workload: str, config: LogConfig, stride: int = 1) -> None:
         """Lose power, and again at every call of the recovery from it."""
-        for crash in crashes(workload, config):
+        for crash in itertools.islice(crashes(workload, config), 0, None, stride):
             for state in crash.fs.crash_states(3, seed=crash.at):
                 if self._is_new(self._disks, state, crash.books, "recovering"):
                     self._crash_again(crash, state)

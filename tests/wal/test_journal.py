@@ -436,6 +436,19 @@ def test_a_full_disk_takes_the_group_back(fs: MemoryFileSystem, durability: Dura
         assert state_of(journal) == before._replace(promised=B[2])
 
 
+def test_what_is_not_even_queued_when_the_disk_fills_up_is_void_as_well(
+    fs: MemoryFileSystem,
+) -> None:
+    with opened(fs) as journal:
+        journal.promise(B[1])
+        journal._commits.fail(DiskFull("no room for the group before"))
+        journal.resume()
+        journal.flush()
+        assert journal.promised == NO_BALLOT
+    with opened(fs) as journal:
+        assert journal.fresh
+
+
 def test_a_full_disk_does_not_undo_what_was_synced(fs: MemoryFileSystem) -> None:
     journal = opened(fs)
     fs.capacity_bytes = fs.used_bytes + 48
@@ -545,6 +558,13 @@ def test_a_replacement_for_which_there_is_no_room_waits(fs: MemoryFileSystem) ->
             journal.flush()
         assert len(fs.read_bytes(PATH)) < 8000
         assert state_of(journal) == before
+
+
+def test_a_file_that_was_not_finished_is_rubbish(fs: MemoryFileSystem) -> None:
+    opened(fs).close()
+    fs.write_bytes(f"{PATH}.tmp", b"half")
+    opened(fs).close()
+    assert f"{PATH}.tmp" not in fs.tree()
 
 
 def test_a_failed_replacement_stops_the_journal(fs: MemoryFileSystem) -> None:

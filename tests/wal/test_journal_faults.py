@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import random
+import struct
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 
 import pytest
+from crc32c import crc32c
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sirius.errors import CorruptFile, DiskFull
-from sirius.testing import MemoryFileSystem, SimulatedCrash
-from sirius.testing.filesystem import CrashMode
+from sirius.testing import CrashMode, MemoryFileSystem, SimulatedCrash
 from sirius.types import Ballot
 from sirius.wal import Block, Durability, FileSystem, Update, encode
+from sirius.wal.frames import FileHeader, FileKind, Mark, Mode
 from sirius.wal.journal_file import NO_BALLOT
 from sirius.wal.record import Op
 from tests.wal.journals import (
@@ -165,6 +168,72 @@ def test_bytes_inside_a_value_prove_nothing(fs: MemoryFileSystem) -> None:
     torn = fs.read_bytes(PATH)[: size + 48 + 64 + 48 + 8 + len(raw) - 1]
     assert torn.endswith(raw[:-1])
     assert state_in(disk_with(torn)) == State(B[1], NO_BALLOT, 0, {}, {})
+
+
+# --- frames that no version of ours wrote, although their checksums are right
+
+
+def forged(*frames: bytes) -> MemoryFileSystem:
+    """A journal of frames (from byte 8 on, payload included), whose checksums are put right, and a synced mark."""
+    header = FileHeader(FileKind.JOURNAL, 1, UID, 1, 0)
+    raw = header.encode()
+    for frame in frames:
+        crc = crc32c(frame[:40], crc32c(header.encode()))
+        raw += b"SJRN" + crc.to_bytes(4, "little") + frame
+    return disk_with(raw + Mark(Mode.FSYNC, True, 0, UID, 1, len(raw), 0).encode())
+
+
+def frame(
+    kind: int, payload: bytes = b"", length: int | None = None, round: int = 1, at: int = 64
+) -> bytes:
+    size = len(payload) if length is None else length
+    return struct.pack("<IIQQQII", kind, size, round, 2, at, crc32c(payload), 0) + payload
+
+
+def test_a_forged_frame_is_believed_when_it_makes_sense() -> None:
+    assert state_in(forged(frame(1))).promised == Ballot(1, 2)
+    assert list(state_in(forged(frame(3, values(4, 5, "a").raw))).slots) == [4, 5]
+    assert state_in(forged(frame(5, b"\1\0\0\0kvvv"))).notes == {b"k": b"vvv"}
+
+
+NONSENSE = {
+    "kind 0": frame(0),
+    "kind 6": frame(6),
+    "a promise with a payload": frame(1, bytes(8)),
+    "a long trim": frame(4, bytes(16)),
+    "a short trim": frame(4),
+    "a huge note": frame(5, length=2**32 - 1),
+    "a key longer than its note": frame(5, b"\5\0\0\0kvvv"),
+    "no block": frame(3, bytes(64)),
+    "less than a block's header": frame(3, values(1, 1, "a").raw[:56]),
+    "more than a block": frame(3, values(1, 1, "a").raw + bytes(8)),
+    "a huge block": frame(3, length=2**32 - 1),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_forged_frame_that_makes_no_sense_is_refused(what: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFile):
+            opened(forged(NONSENSE[what]))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (frame(1, round=2), frame(1, at=112)),
+        (frame(1, round=2), frame(3, values(1, 1, "a").raw, at=112)),
+        (frame(2, round=2), frame(2, round=2, at=112)),
+    ],
+    ids=["promise", "accept", "ballot"],
+)
+def test_a_file_in_which_a_promise_goes_back_is_refused(before: bytes, after: bytes) -> None:
+    with pytest.raises(CorruptFile, match=r"below|was used"):
+        opened(forged(before, after))
 
 
 # --- crashes

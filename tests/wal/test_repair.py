@@ -37,8 +37,6 @@ KEEP = replace(CONFIG, retire_after_s=1e9)
 GONE = replace(CONFIG, retire_after_s=0.0)
 NOW_US = 1_700_000_000_000_000
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 def open_log(fs: FileSystem, config: LogConfig = CONFIG, root: str = ROOT) -> Log:
     return Log.open(root, config, fs=fs, now_us=lambda: NOW_US)

@@ -8,6 +8,8 @@ empty      nothing yet
 strange    keys and bodies that are not English, not printable, or not text
 damaged    films with a flipped byte in its first, sealed segment
 torn       films with half a block at its end
+rotten     films with a flipped byte in its second, active segment, in front of a synced mark and without an index
+apart      films with its first segment quarantined
 old, older the logs of the Scala Sirius, segmented and legacy
 """
 
@@ -25,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sirius.types import SegmentId
 from sirius.wal import Durability, Log, LogConfig, LogReader, Op, OsFileSystem, Update, encode
 from sirius.wal.ancestor import AncestorColumns, AncestorWriter
 from sirius.wal.batch import Batch
@@ -129,10 +132,16 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     build(tmp_path / "strange", STRANGE)
     build(tmp_path / "damaged", FILMS)
     build(tmp_path / "torn", FILMS)
+    build(tmp_path / "rotten", FILMS)
+    build(tmp_path / "apart", FILMS)
     build_gaps(tmp_path / "films", tmp_path / "gaps")
     build_ancestor(tmp_path / "old", "segmented")
     build_ancestor(tmp_path / "older", "legacy")
     flip(data_of(tmp_path / "damaged", 1), b"Humphrey")
+    flip(data_of(tmp_path / "rotten", 2), b"psycho")
+    (data_of(tmp_path / "rotten", 2).parent / "index").write_bytes(b"")
+    with Log.open(tmp_path / "apart", CONFIG) as log:
+        log.quarantine(SegmentId(1), "moths")
     with data_of(tmp_path / "torn", 2).open("ab") as file:
         file.write(encode(11, [Update(Op.PUT, b"title/torn", b"half")], START_US).raw[:100])
     (tmp_path / "folder").mkdir()
@@ -191,6 +200,7 @@ def waltool(monkeypatch: pytest.MonkeyPatch) -> Waltool:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("waltool.timing.clock", lambda: 0.0)
 
     def call(*words: str | os.PathLike[str], terminal: bool = False) -> Result:
         line = (

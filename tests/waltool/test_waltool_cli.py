@@ -177,6 +177,13 @@ def test_a_full_disk_under_the_output_is_an_error(corpus: Path) -> None:
     assert (result.returncode, result.stderr) == (1, b"waltool: No space left on device\n")
 
 
+def test_a_terminal_that_knows_ascii_only_gets_escapes(corpus: Path) -> None:
+    command = [sys.executable, "-m", "waltool", "keys", "strange"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(command, env=env, capture_output=True, check=True)
+    assert rb"t\xedtulo/el-\xe1ngel" in result.stdout.splitlines()
+
+
 # ---------------------------------------------------------------------- colours
 
 

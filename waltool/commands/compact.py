@@ -10,8 +10,9 @@ import click
 
 from sirius.errors import UsageError
 from sirius.types import Seq
-from sirius.wal import Block, CompactionPolicy, Log, LogConfig
-from sirius.wal.compaction import Throttle
+from sirius.wal import CompactionPolicy, Log, LogConfig
+from sirius.wal.block import Ints
+from sirius.wal.compaction import Throttle, record_bytes
 from sirius.wal.store import RESERVE
 from waltool.command import command as _command
 from waltool.command import log_argument
@@ -25,7 +26,7 @@ from waltool.progress import Progress, progress
 from waltool.source import SiriusSource, Source, file_size, kind_of, open_source
 from waltool.text import escape, number, size
 from waltool.timing import Stopwatch, duration, polite_interrupt
-from waltool.transfer import Kind, Target, write
+from waltool.transfer import Kind, Target, Written, write
 
 _CONFIG = LogConfig(background=False, reserve_bytes=0)
 
@@ -86,6 +87,7 @@ def command(  # noqa: PLR0913 (an argument for each option)
     holds no journal: compact a member of a cluster in place.
 
     A deleted key needs its DELETE as long as a follower may have to be told; so deletes stay unless you let them go.
+    In place, a DELETE goes one run after the value that it deleted.
     """
     watch = Stopwatch()
     if target is not None and dead_fraction is not None:
@@ -158,34 +160,36 @@ def _into_new(
         raise UsageError(f"{target} is there already; this command writes a new log only")
     throttle = Throttle(policy.rate_bytes_per_s, time.monotonic, time.sleep)
     with open_source(path) as source, progress(out, "compacting", 2 * source.last) as bar:
-        table = NewestTable()
-        for batch in bar.over(source.batches(), 1):
-            throttle.spend(int(batch.entries["body_len"].sum()))
-            table.add(batch)
+        table = _newest(source, bar, throttle)
         rows = live(table.rows())
         leaving = droppable(rows, policy)
+        kept, deletes = rows[~leaving], rows[leaving]
         wanted = Target(target, cast(Kind, source.kind), drop_control=True, truncate_times=True)
-        wanted = wanted.like(source).with_floor(int(rows["seq"][leaving].max(initial=0)))
-        kept = rows[~leaving]
+        wanted = wanted.like(source).with_floor(int(deletes["seq"].max(initial=0)))
         if dry_run:
-            return _foretold(source, table.records, kept, int(leaving.sum()), wanted)
-        seqs = kept["seq"].copy()
-        batches = bar.over(source.batches(), 1 - source.last)
-        written = write(
-            wanted,
-            (batch.where(among(seqs, batch)) for batch in batches),
-            lambda block: throttle.spend(_length(block)),
-        )
-        return _compared(source, target, (table.records, written.records), int(leaving.sum()))
+            return _foretold(source, table.records, kept, len(deletes), wanted)
+        written = _copy(source, kept["seq"].copy(), wanted, bar, throttle)
+        return _compared(source, target, (table.records, written.records), len(deletes))
 
 
-def _length(block: Block) -> int:
-    return len(block)
+def _newest(source: Source, bar: Progress, throttle: Throttle) -> NewestTable:
+    table = NewestTable()
+    for batch in bar.over(source.batches(), 1):
+        throttle.spend(record_bytes(batch.entries))
+        table.add(batch)
+    return table
+
+
+def _copy(source: Source, seqs: Ints, wanted: Target, bar: Progress, throttle: Throttle) -> Written:
+    """Write the records with these numbers; the bar counts on from the pass before."""
+    batches = bar.over(source.batches(), 1 - source.last)
+    kept = (batch.where(among(seqs, batch)) for batch in batches)
+    return write(wanted, kept, lambda block: throttle.spend(len(block)))
 
 
 def _foretold(source: Source, records: int, kept: Rows, deletes: int, wanted: Target) -> Outcome:
     found = describe(source)
-    made = estimated_bytes(len(kept), int(kept["size"].sum()))
+    made = estimated_bytes(source.kind, len(kept), int(kept["size"].sum()))
     segments = len(found["segments"])
     return Outcome(
         Sums(segments, records, found["bytes"]),
@@ -218,14 +222,14 @@ def _show(
     state = "would be compacted" if dry_run else "stopped" if done.stopped else "compacted"
     out.line(f"{escape(log)}: {state}{f' into {escape(target)}' if target else ''}")
     about = "about " if dry_run else ""
-    factor = "none" if done.amplification is None else f"{done.amplification} bytes a byte freed"
+    factor = f", {done.amplification} bytes a byte freed" if done.amplification else ""
     out.pairs(
         [
             ("segments", f"{done.before.segments:,} -> {done.after.segments:,}"),
             ("records", f"{done.before.records:,} -> {done.after.records:,}"),
             ("on disk", f"{size(done.before.bytes)} -> {about}{size(done.after.bytes)}"),
             ("freed", f"{about}{size(max(done.bytes_freed, 0))}"),
-            ("written", f"{about}{size(done.bytes_written)}, {factor}"),
+            ("written", f"{about}{size(done.bytes_written)}{factor}"),
             ("deletes dropped", number(done.deletes_dropped)),
             ("tombstone floor", number(done.tombstone_floor)),
             ("time", duration(seconds)),

@@ -11,7 +11,7 @@ import click
 from sirius.errors import UsageError
 from waltool.command import command as _command
 from waltool.command import log_argument
-from waltool.exporting import FORMATS, format_of, writer_of
+from waltool.exporting import FORMATS, format_of, writing
 from waltool.filters import Filter, filter_options
 from waltool.output import Output
 from waltool.progress import progress
@@ -51,12 +51,11 @@ def command(out: Output, log: str, target: str, wanted_format: str | None, wante
         )
     with open_source(log) as source, _opened(out, target) as stream:
         first, last = wanted.bounds(source)
-        writer = writer_of(format_, stream)
-        with progress(out, "exporting", last - first + 1, beside_records=target == "-") as bar:
+        bar = progress(out, "exporting", last - first + 1, beside_records=target == "-")
+        with bar, writing(format_, stream) as writer:
             for batch in bar.over(wanted.batches(source), first):
                 writer.write(batch)
                 records += len(batch)
-        writer.finish()
     if target != "-":
         _show(out, target, format_, records)
 

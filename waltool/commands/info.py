@@ -85,14 +85,16 @@ class Part:
 
 
 def _describe_sirius(source: SiriusSource) -> dict[str, Any]:
-    manifest = source.reader.manifest
+    manifest, torn = source.reader.manifest, source.reader.torn
     parts = [_sirius_part(source, info) for info in manifest.segments]
+    damaged = parts[-1].state != State.ACTIVE
     return {
         **_common(source, parts),
         "live": is_live(source.path),
         "manifest_version": manifest.version,
         "tombstone_floor": manifest.tombstone_floor,
-        "torn_tail": source.reader.torn,
+        "torn_tail": None if damaged else torn,
+        "damage": torn if damaged else None,
     }
 
 
@@ -101,18 +103,23 @@ def _sirius_part(source: SiriusSource, info: SegmentInfo) -> Part:
     on_disk = file_size(f"{folder}/{DATA}") + file_size(f"{folder}/{INDEX}")
     if info.state == State.QUARANTINED:
         return Part(info.id, info.first, info.last, None, on_disk, "quarantined")
-    table = _index(source, info)
-    times = _times(table)
     if info.state != State.ACTIVE:
+        times = _times(_sealed_index(source, info))
         return Part(info.id, info.first, info.last, info.records, on_disk, info.state, *times)
-    records = 0 if table is None else int(table["count"].sum(dtype=np.int64))
-    return Part(info.id, info.first, source.last, records, on_disk, info.state, *times)
+    return _active_part(source, info, on_disk, source.reader.snapshot().index(info))
 
 
-def _index(source: SiriusSource, info: SegmentInfo) -> IndexTable | None:
-    """Return a segment's index; None for a sealed one whose file is no good, as the data is not read here."""
-    if info.state == State.ACTIVE:
-        return source.reader.snapshot().index(info)
+def _active_part(source: SiriusSource, info: SegmentInfo, on_disk: int, table: IndexTable) -> Part:
+    """Describe the active segment. If its index ends before what is known to be there, it is damaged."""
+    whole = int(table["last"][-1]) if len(table) else info.first - 1
+    records, state = int(table["count"].sum(dtype=np.int64)), str(info.state)
+    if whole < source.last:
+        return Part(info.id, info.first, source.last, None, on_disk, f"damaged behind {whole}")
+    return Part(info.id, info.first, source.last, records, on_disk, state, *_times(table))
+
+
+def _sealed_index(source: SiriusSource, info: SegmentInfo) -> IndexTable | None:
+    """Return a sealed segment's index, or None if the file is no good, as the data is not read here."""
     index = load_index(source.store.fs, source.store.segment_dir(info.id), info.index_crc)
     return None if index is None else index.table
 
@@ -163,6 +170,7 @@ def _common(source: Source, parts: list[Part]) -> dict[str, Any]:
         "manifest_version": None,
         "tombstone_floor": None,
         "torn_tail": None,
+        "damage": None,
         "leftovers": [],
         "segments": [part.as_json() for part in parts],
     }
@@ -198,7 +206,7 @@ def _count(value: int | None) -> str:
 
 def _records(records: int | None, holes: int | None) -> str:
     if records is None or holes is None:
-        return "? (a segment is quarantined)"
+        return "? (a segment is quarantined or damaged)"
     return f"{number(records)}, {plural(holes, 'hole')}"
 
 
@@ -219,6 +227,8 @@ def _pairs(found: dict[str, Any]) -> list[tuple[str, str]]:
             ("tombstone floor", number(found["tombstone_floor"])),
             ("torn tail", found["torn_tail"] or "none"),
         ]
+    if found["damage"]:
+        pairs.append(("damage", found["damage"]))
     if found["leftovers"]:
         pairs.append(("leftovers", escape(", ".join(found["leftovers"]))))
     return pairs

@@ -43,7 +43,8 @@ def command(out: Output, log: str, count: int, follow: bool, poll_s: float, want
     """
     with open_source(log) as source:
         if follow and not isinstance(source, SiriusSource):
-            raise UsageError(f"{log} cannot be followed: it is a log of another program")
+            what = "in one file" if source.kind == "single" else "of another program"
+            raise UsageError(f"{log} cannot be followed: it is a log {what}")
         out.seq_width = len(str(source.last))
         for batch in last_batches(source, wanted, count):
             out.records(batch)

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
@@ -75,6 +76,7 @@ class Log:
         self._compact_lock = threading.RLock()
         self._reserve = Reserve(store.fs, f"{store.root}/{RESERVE}", config.reserve_bytes)
         self._closed = False
+        self._short = False
         self._commits = GroupCommit[Block](
             store.root,
             self._write_group,
@@ -361,10 +363,12 @@ class Log:
             self._retirement.supersede(before.version)
             for segment in old:
                 self._cache.forget(segment)
-            self._retirement.run(at_once=self.disk_full)
+            self._retirement.run(at_once=self._short)
 
     def quarantine(self, segment: SegmentId, reason: str) -> None:
-        """Set a damaged sealed segment apart: its range is unavailable until it is repaired."""
+        """Set a damaged segment apart: its range is unavailable until it is repaired. An active one is sealed first."""
+        if segment == self._manifest.active.id:
+            self.rotate()
         with self._manifest_lock:
             before = self._manifest
             after = before.quarantine(segment, reason)
@@ -453,21 +457,41 @@ class Log:
 
         On a full disk the pass works in the reserve, and what it replaces is removed at once.
         """
-        with self._compact_lock, self._reserve.lent(self.disk_full):
+        run = partial(
+            compact,
+            self,
+            policy or CompactionPolicy(),
+            lambda: self._closed or should_stop(),
+            on_progress,
+        )
+        with self._compact_lock:
             self._check_open()
+            if not self.disk_full:
+                try:
+                    return self._named_full(run)
+                except DiskFull as error:
+                    _log.warning("%s; trying again in the reserve", error)
+            with self._short_of_room():
+                return self._named_full(run)
+
+    @contextmanager
+    def _short_of_room(self) -> Iterator[None]:
+        """Lend the reserve, and keep nothing meanwhile that was replaced."""
+        with self._reserve.lent(True):
+            self._short = True
             try:
-                if self.disk_full:
-                    self.retire(at_once=True)
-                return compact(
-                    self,
-                    policy or CompactionPolicy(),
-                    lambda: self._closed or should_stop(),
-                    on_progress,
-                )
-            except OSError as error:
-                if is_full(error):
-                    raise DiskFull(f"{self._store.root}: no room to compact in") from error
-                raise
+                self.retire(at_once=True)
+                yield
+            finally:
+                self._short = False
+
+    def _named_full(self, run: Callable[[], CompactionResult]) -> CompactionResult:
+        try:
+            return run()
+        except OSError as error:
+            if is_full(error):
+                raise DiskFull(f"{self._store.root}: no room to compact in") from error
+            raise
 
     def replace(
         self, first: int, last: int, blocks: Iterable[Block], *, source_floor: int | None = None

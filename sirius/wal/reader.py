@@ -44,13 +44,17 @@ class ActiveTail:
     def __init__(self, store: Store, info: SegmentInfo, cache: SegmentCache) -> None:
         self.info = info
         self.segment = cache.open(info)
-        self.index = Index()
-        self.position = FILE_HEADER_BYTES
-        self.last = self._whole = Seq(info.first - 1)
         self.fault: str | None = None
         self.damage: str | None = None
-        self._mark: Mark | None = None
+        self._start_over()
         self._believe_index(store)
+
+    def _start_over(self) -> None:
+        # Snapshots may hold the old index, so this is a new one.
+        self.index = Index()
+        self.position = FILE_HEADER_BYTES
+        self.last = self._whole = Seq(self.info.first - 1)
+        self._mark: Mark | None = None
 
     def _believe_index(self, store: Store) -> None:
         """Skip what the index file describes, if the mark where it ends vouches for it."""
@@ -70,9 +74,12 @@ class ActiveTail:
 
     def advance(self) -> None:
         """Take in the blocks that have become whole since the last time."""
+        if self.position > self.segment.size():
+            self._start_over()
         walk = self._walk()
         if diagnose(walk) == End.CORRUPT:
-            # The writer may have taken a write back and put another in its place while this one looked.
+            # The writer may have taken back what this one had seen, and put something else in its place.
+            self._start_over()
             walk = self._walk()
         self.fault, self.damage = walk.fault, None
         if diagnose(walk) == End.CORRUPT:

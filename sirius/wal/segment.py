@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from crc32c import crc32c
 
-from sirius.errors import CorruptFile, CorruptLog, NotALog
+from sirius.errors import CorruptFile, CorruptLog, DiskFull, NotALog
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER, HEADER_BYTES, Block, Header, header_fault
@@ -26,7 +26,7 @@ from sirius.wal.frames import (
     Walk,
     read_file_header,
 )
-from sirius.wal.fs import File, FileSystem
+from sirius.wal.fs import File, FileSystem, is_full
 from sirius.wal.index import Index, encode_row, row_of
 from sirius.wal.manifest import SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Record
@@ -105,7 +105,11 @@ class SegmentWriter(FrameWriter):
     def _adopt(self, index: Index) -> None:
         table = index.table
         raw = table.tobytes()
-        write_whole(self._fs, f"{self._folder}/{INDEX}", raw)
+        try:
+            write_whole(self._fs, f"{self._folder}/{INDEX}", raw)
+        except OSError as error:
+            # A hint; a log on a full disk can be opened without it.
+            _log.warning("%s: the index falls behind: %s", self._folder, error)
         self.index = index
         self.records = int(table["count"].sum(dtype=np.int64))
         self.last = Seq(int(table["last"][-1]) if len(table) else self.header.first - 1)
@@ -145,8 +149,16 @@ class SegmentWriter(FrameWriter):
             file.close()
 
     def close(self, mode: Mode) -> None:
-        """Close the segment so that the next opener finds a synced mark at its end."""
-        self._finish(mode)
+        """Close the segment so that the next opener finds a synced mark at its end.
+
+        Everything is on disk before the index and the mark are written, so it does no harm if there is no room.
+        """
+        try:
+            self._finish(mode)
+        except (DiskFull, OSError) as error:
+            if isinstance(error, OSError) and not is_full(error):
+                raise
+            _log.warning("%s: no room for the index or a mark: %s", self._folder, error)
         self._file.close()
 
     def _finish(self, mode: Mode) -> None:

@@ -43,4 +43,3 @@ def fill(writer: SegmentWriter, snapshot: Snapshot, seq: int, mode: Mode) -> Non
     writer.sync()
     writer.write_index()
     writer.mark(mode)
-    writer.sync()

@@ -156,10 +156,13 @@ def check_coverage(blocks: Iterable[Block], last: int, first: int = 1) -> None:
 class Writer:
     """Runs operations, one letter each, and writes down what it does before and after each call.
 
-    ===  ======================================  ===  ===============================
+    ===  ======================================  ===  ==================================
     a    append and flush                        c    compact all there is to compact
     d    append a delete and flush               t    the same, and drop deletes
-    w    append without flush                XX  ======================================  ===  ==========================================
+    w    append without flush                    z    retire what was replaced
+    r    append a large block, which rotates     o    close and open again
+    x    close
+    ===  ======================================  ===  ==================================
     """
 
     def __init__(

@@ -18,7 +18,6 @@ from sirius.wal.frames import FrameWriter, Mode
 from sirius.wal.fs import FileSystem, remove_tree
 from sirius.wal.manifest import Manifest
 from sirius.wal.store import Store
-
 from tests.wal.bookkeeping import SMALL, mode
 from tests.wal.crashlab import Lab, steady
 
@@ -72,9 +71,7 @@ def unlinked_before_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_synced(patch: pytest.MonkeyPatch) -> None:
-    real = Log.flush
     patch.setattr(Log, "flush", lambda self, timeout_s=None: self.durable_seq)
-    patch.setattr(Log, "sync", lambda self: real(self))
 
 
 def marked_before_synced(patch: pytest.MonkeyPatch) -> None:

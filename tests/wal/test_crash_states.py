@@ -15,7 +15,6 @@ from typing import Final
 import pytest
 
 from sirius.wal import Durability, LogConfig
-
 from tests.wal.bookkeeping import SMALL, mode
 from tests.wal.crashlab import SOAK, Lab, steady
 
@@ -42,7 +41,7 @@ CASES: Final = {
     "append": Case(SMALL, "a aa wa ada a-a", 200),
     "append without flush": Case(SMALL, "w aw ww", 100),
     "rotation": Case(SMALL, "ar wr rr-r", 700),
-    "rewrite": Case(SMALL, "rrrr-c rdr-t", 1200),
+    "rewrite": Case(SMALL, "rdr-t", 600),
     "merge": Case(TINY, "aaa-c", 600),
     "retirement": Case(LAZY, "aaac-z", 100),
     "recovery": Case(SMALL, "ao rwo rdrt-o", 400),

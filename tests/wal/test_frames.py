@@ -358,11 +358,11 @@ def test_a_block_written_to_the_place_of_another_is_noticed(source: str, target:
     assert "stands where" in str(walk.fault)
 
 
-def test_what_stands_behind_damage_is_found_and_nothing_inside_of_it() -> None:
-    paper = (
-        three_groups(Mode.OS).block("x").block("y", body=bytes(with_a_log_inside(Mode.OS, 0).raw))
-    )
-    walk = walked(paper.block("z").flip("x", 70).raw)
+@pytest.mark.parametrize("shift", range(8))
+def test_what_stands_behind_damage_is_found_and_nothing_inside_of_it(shift: int) -> None:
+    inside = bytes(shift) + encode(500, [Update(Op.PUT, b"k")], 1).raw
+    paper = three_groups(Mode.OS).block("x").block("y", body=inside).block("z").flip("x", 70)
+    walk = walked(paper.raw)
     assert [at for at, _ in blocks_behind(walk)] == [paper.at["y"], paper.at["z"]]
     assert last_known(walk) == paper.last
 

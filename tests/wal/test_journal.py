@@ -118,6 +118,16 @@ def test_everything_survives_closing(fs: MemoryFileSystem, durability: Durabilit
         assert not journal.fresh
 
 
+def test_a_later_note_replaces_an_earlier_one(fs: MemoryFileSystem) -> None:
+    with opened(fs) as journal:
+        journal.note(b"k", b"first")
+        journal.flush()
+        journal.note(b"k", b"second")
+        assert journal.notes == {b"k": b"second"}
+    with opened(fs) as journal:
+        assert journal.notes == {b"k": b"second"}
+
+
 def test_the_bytes_of_a_block_are_kept_as_they_came(fs: MemoryFileSystem) -> None:
     block = values(5, 9, "a")
     with opened(fs) as journal:
@@ -293,9 +303,11 @@ def test_tickets_increase_and_become_durable_in_order(fs: MemoryFileSystem) -> N
 def test_the_thread_tells_what_is_durable(tmp_path: Path) -> None:
     done = threading.Event()
     told: list[int] = []
+    threads: set[threading.Thread] = set()
 
     def tell(ticket: int) -> None:
         told.append(ticket)
+        threads.add(threading.current_thread())
         if ticket == 200:
             done.set()
 
@@ -306,6 +318,8 @@ def test_the_thread_tells_what_is_durable(tmp_path: Path) -> None:
             journal.sync()
         assert done.wait(30)
     assert told == sorted(set(told))
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
 
 
 def test_too_much_waiting_is_written_without_being_asked(

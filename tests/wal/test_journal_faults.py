@@ -145,6 +145,33 @@ def test_a_journal_cut_at_any_byte_of_its_last_group(durability: Durability) -> 
         assert (found == STATES[-1]) == (size >= len(raw) - 48)
 
 
+@pytest.mark.parametrize("mode", [Durability.FSYNC, Durability.OS])
+def test_in_mode_os_a_whole_frame_behind_damage_is_not_guessed_about(mode: Durability) -> None:
+    fs = new_disk()
+    with opened(fs, mode) as journal:
+        journal.promise(B[1])
+        journal.promise(B[2])
+        journal.flush()
+        raw = fs.read_bytes(PATH)[: 64 + 48 + 48 + 48]
+    damaged = disk_with(raw)
+    damaged.flip(PATH, 64 + 48 + 20)
+    if mode == Durability.FSYNC:
+        assert state_in(damaged, mode).promised == NO_BALLOT
+    else:
+        with pytest.raises(CorruptFile):
+            opened(damaged, mode)
+
+
+def test_a_journal_that_was_refused_is_not_locked() -> None:
+    raw, _ = life(Durability.FSYNC)
+    fs = disk_with(raw)
+    fs.flip(PATH, 100)
+    with pytest.raises(CorruptFile):
+        opened(fs)
+    fs.flip(PATH, 100)
+    assert state_in(fs) == STATES[-1]
+
+
 @pytest.mark.parametrize("tail", [bytes(1), bytes(7), bytes(4096), b"SJRN" * 20, b"SMRK" * 30])
 def test_rubbish_behind_the_last_group_is_cut_off(durability: Durability, tail: bytes) -> None:
     raw, _ = life(durability)

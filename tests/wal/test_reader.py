@@ -264,6 +264,26 @@ def test_a_block_that_is_half_written_is_not_there_yet(tmp_path: Path) -> None:
     assert [record.key for record in reader.snapshot().records(4)] == ["new", "new"]
 
 
+@pytest.mark.parametrize("body", [b"", b"v", b"v" * 100])
+def test_a_write_that_was_taken_back_is_forgotten(body: bytes) -> None:
+    fs = MemoryFileSystem()
+    log = Log.open("log", SMALL_LOG, fs=fs)
+    log.put("kept", b"")
+    log.flush()
+    data = fs.open("log/segments/00000001/data", "a")
+    size = data.size()
+    # What another process may see of a group before its writer finds the disk full.
+    data.append([encode(2, [Update(Op.PUT, b"gone", b"v")] * 3, 5).raw])
+    reader = LogReader.open("log", fs=fs)
+    assert reader.last == 4
+    data.truncate(size)
+    log.put("other", body)
+    log.put("other", body)
+    log.flush()
+    reader.refresh()
+    assert list(reader.snapshot().records()) == list(log.records())
+
+
 def test_damage_is_told_from_a_write_that_is_going_on() -> None:
     fs = MemoryFileSystem()
     groups = [[Update(Op.PUT, b"k%d" % at)] * 4 for at in range(6)]

@@ -15,6 +15,7 @@ from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER_BYTES, Block, assemble, encode
 from sirius.wal.frames import FILE_HEADER_BYTES, MARK_BYTES, FileHeader, FileKind, Mode
+from sirius.wal.index import encode_row, row_of
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.record import Op, Record, Update
 from sirius.wal.salvage import Salvage, salvage
@@ -231,7 +232,7 @@ def test_a_damaged_index_is_believed_up_to_the_damage() -> None:
     index = bytearray(at.index)
     index[-20] ^= 1
     assert check(at, index=bytes(index)).lost == []
-    index[20] ^= 1
+    index[0] ^= 1
     assert check(at, index=bytes(index)).lost == [(43, 43)]
 
 
@@ -244,6 +245,29 @@ def test_a_block_inside_a_body_is_no_block_of_the_log() -> None:
         at.fs.flip(DATA, at.offset(0) + 9)
         assert check(at, index=b"").lost == [(40, 42)]
         assert check(at).lost == []
+
+
+def test_a_block_inside_a_body_is_none_even_if_no_mark_is_left_or_the_index_says_so() -> None:
+    inner = encode(FIRST + 1, [Update(Op.PUT, b"forged", b"never written")], 1)
+    outer = encode(FIRST, [Update(Op.PUT, b"kkk", b"12345" + inner.raw)], 1)
+    at = scene([outer, Block.hole(FIRST + 1, FIRST + 9)], marks=False)
+    inside = at.fs.read_bytes(DATA).index(b"SBLK", at.offset(0) + 4)
+    assert inside % 8 == 0
+    forged = encode_row(row_of(inner.header, inside))
+    at.fs.zero(DATA, at.offset(0), 8)
+    assert check(at, index=forged).lost == [(FIRST, FIRST)]
+    at.fs.cut(DATA, at.offset(0) + len(outer))
+    for index in (b"", forged):
+        assert check(at, index=index).lost == [(FIRST, FIRST + 9)]
+
+
+def test_an_entry_in_the_place_of_another_proves_nothing() -> None:
+    # Equal keys, bodies and times: an entry is good wherever it stands.
+    at = scene([encode(FIRST, [Update(Op.PUT, b"k", b"b")] * 5, 1)])
+    rows, last = at.offset(0) + HEADER_BYTES, at.offset(0) + HEADER_BYTES + 4 * ENTRY_BYTES
+    at.fs.overwrite(DATA, rows, at.fs.read_bytes(DATA)[last : last + ENTRY_BYTES])
+    at.fs.zero(DATA, rows + ENTRY_BYTES, 4 * ENTRY_BYTES)
+    assert check(at).lost == [(FIRST, FIRST + 4)]
 
 
 def test_entries_that_changed_places_prove_nothing_about_holes() -> None:
@@ -298,6 +322,9 @@ def test_what_lies_behind_the_wanted_end_is_cut_off() -> None:
     at = scene()
     assert [saved.last for saved in check(at, upto=51).blocks()][-1] == 51
     assert check(at, upto=80).lost == [(72, 80)]
+    at.fs.flip(DATA, at.offset(0) + HEADER_BYTES)
+    saved = check(at, upto=41)
+    assert (saved.lost, [block.last for block in saved.blocks()]) == ([(40, 40)], [41])
 
 
 def test_holes_stand_for_what_is_lost_only_if_asked_for() -> None:

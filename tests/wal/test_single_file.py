@@ -126,8 +126,17 @@ def test_a_flipped_bit_in_the_blocks_is_found(written: MemoryFileSystem) -> None
     for offset in range(FILE_HEADER_BYTES + MARK_BYTES, size - MARK_BYTES, 7):
         fs = written.clone()
         fs.flip("films", offset)
-        with SingleFileReader(fs, "films") as reader, pytest.raises(CorruptFile):
+        with SingleFileReader(fs, "films") as reader, pytest.raises(CorruptFile) as caught:
             list(reader.batches())
+        assert "closing mark" not in caught.value.reason
+
+
+def test_damage_behind_a_range_does_not_matter_to_it(written: MemoryFileSystem) -> None:
+    written.flip("films", len(written.read_bytes("films")) - MARK_BYTES - 1)
+    with SingleFileReader(written, "films") as reader:
+        assert [record.seq for record in records_of(reader, 1, 13)] == [*range(1, 5), *range(8, 14)]
+        with pytest.raises(CorruptFile):
+            records_of(reader, 1, 14)
 
 
 def test_a_closing_mark_that_speaks_of_more_than_there_is(fs: MemoryFileSystem) -> None:

@@ -98,6 +98,25 @@ def test_what_is_waiting_is_written_first() -> None:
         assert [record.key for record in log.records()] == ["key-0", "key-1", "key-2", "key-3"]
 
 
+def test_what_comes_in_between_is_written_first_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with filled(MemoryFileSystem()) as log:
+        flush = log.flush
+        late = iter([b"late"])
+
+        def flush_and_put(timeout_s: float | None = None) -> Seq:
+            point = flush(timeout_s)
+            for body in late:
+                log.put("key", body)
+            return point
+
+        monkeypatch.setattr(log, "flush", flush_and_put)
+        assert log.truncate_after(4) == RECORDS + 1 - 4
+        monkeypatch.undo()
+        assert log.put("new", b"value") == 5
+        log.flush()
+        assert [record.seq for record in log.records()] == [1, 2, 3, 4, 5]
+
+
 def test_holes_at_the_end_stay() -> None:
     fs = MemoryFileSystem()
     with filled(fs) as log:

@@ -7,96 +7,18 @@ import random
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
-from sirius.errors import UsageError
-from sirius.wal import Batch, Durability, Log, LogConfig, Op, Update, encode
-from waltool.delivery import Answer, Client, Endpoint, HttpClient, Request, Verdict, verdict_on
-from waltool.replaying import Pace, Replay, ResumeFile, Settings, Watermark
+from sirius.wal import Batch, Durability, Log, LogConfig, Op, Update
+from tests.waltool.webservice import DROP, DROP_AFTER, Handler, Service, serving
+from waltool.replaying import Pace, Replay
 
 Waltool = Callable[..., Any]
 CONFIG = LogConfig(durability=Durability.OS, background=False, reserve_bytes=0)
-Fault = Callable[["Service", str, str], int]
-
-
-@dataclass
-class Service:
-    """A web service that keeps what it is told, and what it was asked."""
-
-    fault: Fault = lambda _service, _method, _key: 0
-    requests: list[tuple[str, str, bytes]] = field(default_factory=list)
-    by_key: dict[str, list[bytes | None]] = field(default_factory=lambda: defaultdict(list))
-    headers: list[dict[str, str]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    busy: int = 0
-    busy_max: int = 0
-    extra: dict[str, str] = field(default_factory=dict)
-    mended: bool = False
-
-    @property
-    def state(self) -> dict[str, bytes]:
-        return {key: said[-1] for key, said in self.by_key.items() if said[-1] is not None}
-
-
-DROP = -1
-DROP_AFTER = -2
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    service: Service
-
-    def do_PUT(self) -> None:
-        self._serve(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def do_DELETE(self) -> None:
-        self._serve(None)
-
-    def _serve(self, body: bytes | None) -> None:
-        service, key = self.service, unquote(self.path.removeprefix("/storage/"))
-        with service.lock:
-            service.busy += 1
-            service.busy_max = max(service.busy_max, service.busy)
-            service.requests.append((self.command, self.path, body or b""))
-            service.headers.append(dict(self.headers.items()))
-            status = service.fault(service, self.command, key)
-            if status in (0, DROP_AFTER):
-                service.by_key[key].append(body)
-        if status < 0:
-            self.close_connection = True
-        else:
-            self.send_response(status or 204)
-            for name, value in service.extra.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        with service.lock:
-            service.busy -= 1
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def serving(service: Service) -> Iterator[str]:
-    handler = type("Bound", (Handler,), {"service": service})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/storage"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
@@ -193,18 +115,8 @@ def test_many_requests_are_on_their_way_at_a_time(here: Path, waltool: Waltool) 
                 gate.wait()
             super()._serve(body)
 
-    service = Service()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("T", (Together,), {"service": service}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_address[1]}/storage"
+    with serving(Service(), Together) as url:
         result = waltool(quick(f"--concurrency 4 --retries 0 log {url}"))
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     assert result.code == 0
     assert not gate.broken
 
@@ -365,117 +277,6 @@ def test_a_log_that_grew_is_taken_up_again(here: Path, waltool: Waltool) -> None
     assert service.state["new"] == b"x"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"done": "x"}', "nonsense"])
-def test_another_file_is_not_taken_for_a_resume_file(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "done"
-    path.write_text(text)
-    with pytest.raises(UsageError, match="not a file that replay has written"):
-        ResumeFile(str(path), "http://a").load()
-
-
-def test_a_resume_file_belongs_to_its_url(tmp_path: Path) -> None:
-    path = str(tmp_path / "done")
-    ResumeFile(path, "http://a").save(7)
-    assert ResumeFile(path, "http://a").load() == 7
-    with pytest.raises(UsageError, match="belongs to http://a, not to http://b"):
-        ResumeFile(path, "http://b").load()
-
-
-# ---------------------------------------------------------------------- parts
-
-
-def test_the_watermark_is_behind_everything_that_is_not_done() -> None:
-    rng = random.Random(3)
-    for _ in range(50):
-        mark, open_, begun, failed, passed = Watermark(10), set(), 10, set(), 10
-        for _ in range(200):
-            move = rng.random()
-            if move < 0.5:
-                begun += rng.choice((1, 1, 4))
-                mark.begin(begun)
-                open_.add(begun)
-                passed = begun
-            elif move < 0.9 and open_:
-                seq = rng.choice(sorted(open_))
-                lost = rng.random() < 0.02
-                mark.finish(seq, failed=lost)
-                open_.remove(seq)
-                failed |= {seq} if lost else set()
-            elif move >= 0.97:
-                begun = passed = begun + 2
-                mark.pass_over(begun)
-            undone = open_ | failed
-            assert mark.value == (min(undone) - 1 if undone else passed)
-
-
-class Scripted:
-    """A client that answers as told."""
-
-    def __init__(self, answers: Iterator[Answer]) -> None:
-        self._answers = answers
-
-    def send(self, request: Request) -> Answer:
-        return next(self._answers)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def waits(monkeypatch: pytest.MonkeyPatch, *answers: Answer, backoff_s: float = 0.5) -> list[float]:
-    """Return how long a run of one record waited between its attempts."""
-    run = Replay(lambda: Scripted(iter(answers)), Settings(1, retries=9, backoff_s=backoff_s))
-    waited: list[float] = []
-
-    def wait(seconds: float) -> bool:
-        waited.append(seconds)
-        return False
-
-    monkeypatch.setattr(run._stop, "wait", wait)
-    batch = Batch.of(encode(1, [Update(Op.PUT, b"key", b"x")], 0))
-    assert run.run([batch]).failed == 0
-    return waited
-
-
-AGAIN, DONE = Answer(Verdict.AGAIN, "503"), Answer(Verdict.DONE, "204")
-
-
-def test_waits_double_up_to_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert waits(monkeypatch, *[AGAIN] * 8, DONE) == [0.5, 1, 2, 4, 8, 16, 32, 60]
-
-
-def test_retry_after_counts_instead(monkeypatch: pytest.MonkeyPatch) -> None:
-    late = Answer(Verdict.AGAIN, "429", 7.0)
-    very_late = Answer(Verdict.AGAIN, "429", 3600.0)
-    assert waits(monkeypatch, AGAIN, late, very_late, DONE) == [0.5, 7, 60]
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("3", 3.0),
-        ("Wed, 21 Oct 2026 07:28:10 GMT", 10.0),
-        ("Wed, 21 Oct 2026 07:27:00 GMT", 0.0),
-        ("soon", None),
-        ("", None),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date(value: str, seconds: float | None) -> None:
-    with serving(Service(lambda *_: 429, extra={"Retry-After": value})) as url:
-        client = HttpClient(Endpoint.of(url), now=lambda: 1_792_567_680.0)
-        answer = client.send(Request(1, "PUT", "key", b"x"))
-        client.close()
-    assert (answer.verdict, answer.retry_after_s) == (Verdict.AGAIN, seconds)
-
-
-def test_the_pace_is_even() -> None:
-    now = 100.0
-    pace = Pace(4, lambda: now)
-    assert [pace.delay() for _ in range(4)] == [0, 0.25, 0.5, 0.75]
-    now = 101.5
-    assert [pace.delay() for _ in range(3)] == [0, 0.25, 0.5]
-    assert Pace(None, lambda: now).delay() == 0
-
-
 def test_the_rate_is_kept_by_waiting(
     here: Path, waltool: Waltool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -490,54 +291,3 @@ def test_the_rate_is_kept_by_waiting(
     with serving(Service()) as url:
         assert waltool(quick(f"--rate 100/s log {url}")).code == 0
     assert rates == [100.0] * 5
-
-
-@pytest.mark.parametrize(
-    ("method", "status", "verdict"),
-    [
-        ("PUT", 200, Verdict.DONE),
-        ("PUT", 201, Verdict.DONE),
-        ("DELETE", 204, Verdict.DONE),
-        ("DELETE", 404, Verdict.DONE),
-        ("PUT", 404, Verdict.REFUSED),
-        ("PUT", 302, Verdict.REFUSED),
-        ("DELETE", 410, Verdict.REFUSED),
-        ("PUT", 429, Verdict.AGAIN),
-        ("PUT", 500, Verdict.AGAIN),
-        ("DELETE", 503, Verdict.AGAIN),
-    ],
-)
-def test_what_a_status_means(method: str, status: int, verdict: Verdict) -> None:
-    assert verdict_on(method, status) == verdict
-
-
-def test_a_worker_that_breaks_stops_the_run_and_is_told() -> None:
-    class Broken:
-        def send(self, request: Request) -> Answer:
-            raise ZeroDivisionError("of all things")
-
-        def close(self) -> None:
-            """Nothing is open."""
-
-    def connect() -> Client:
-        return Broken()
-
-    blocks = [encode(n, [Update(Op.PUT, f"k{n}".encode(), b"x")], 0) for n in range(1, 2_000)]
-    summary = Replay(connect, Settings(2)).run(map(Batch.of, blocks))
-    assert summary.failures[0].what == "ZeroDivisionError: of all things"
-    assert summary.done < 5
-
-
-def test_the_fastest_worker_is_never_far_ahead_of_the_slowest() -> None:
-    run = Replay(lambda: Scripted(iter(())), Settings(2))
-    for seq in range(1, 10_001):
-        assert run._has_room()
-        run._watermark.begin(seq)
-    for seq in range(2, 10_001):
-        run._watermark.finish(seq)
-    assert not run._has_room(), "all are done but the first"
-    run._watermark.finish(1)
-    assert run._has_room()
-    run._watermark.begin(10_001)
-    run._halt()
-    assert not run._may_begin(10_002), "nobody waits for room after a halt"

@@ -63,25 +63,29 @@ def command(  # noqa: PLR0913 (an argument for each option)
     ancestor-segmented  a folder of the Scala Sirius, with the marker SEGMENTED-1.0
     ancestor-legacy     a folder of the Scala Sirius, with 1.data and 1.index
 
-    The formats of the Scala Sirius hold milliseconds, and neither control entries nor sessions. No-ops are left out,
-    sessions too, and counted; for membership entries and for times that are finer you have to say so. Its segments and
-    their flags are remembered by a Sirius log and come back on the way back, unless --events-per-segment is given.
+    Only the first has a tombstone floor, up to which deletes may be missing; else it is left out, and said. The formats
+    of the Scala Sirius hold milliseconds, and neither control entries nor sessions. No-ops are left out, sessions too,
+    and counted; for membership entries and for times that are finer you have to say so. Its segments and their flags
+    are remembered by a Sirius log and come back on the way back, unless --events-per-segment is given.
     """
     wanted = Target(
         target.rstrip("/"), kind, events_per_segment, segment_bytes, drop_control, truncate_times
     )
     with open_source(log) as source:
+        wanted = wanted.like(source)
         with progress(out, "converting", source.last) as bar:
-            written = write(wanted.like(source), bar.over(source.batches(), 1))
+            written = write(wanted, bar.over(source.batches(), 1))
         if torn := torn_tail(source):
             out.remark(f"{log}: left out a torn tail: {torn}")
-    _show(out, target, kind, written)
+    _show(out, target, wanted, written)
 
 
-def _show(out: Output, target: str, kind: str, written: Written) -> None:
+def _show(out: Output, target: str, wanted: Target, written: Written) -> None:
+    floor = 0 if wanted.kind == "sirius" else wanted.tombstone_floor
     if out.as_json:
         counts = {"records": written.records, "last": written.last, **written.losses.as_json()}
-        out.object({"target": target, "kind": kind, **counts})
+        lost = {"tombstone_floor_dropped": floor}
+        out.object({"target": target, "kind": wanted.kind, **counts, **lost})
         return
     out.line(f"{escape(target)}: {plural(written.records, 'record')}, up to {written.last:,}")
     losses = written.losses
@@ -90,6 +94,7 @@ def _show(out: Output, target: str, kind: str, written: Written) -> None:
         ("membership entries left out", losses.control),
         ("sessions left out", losses.sessions),
         ("times cut to milliseconds", losses.times),
+        ("tombstone floor left out", floor),
     )
     if lost := [(name, number(count)) for name, count in rows if count]:
         out.pairs(lost)

@@ -69,24 +69,22 @@ def command(out: Output, file: str, target: str, wanted: str | None) -> None:
 def _fill(
     log: Log, builder: Builder, format_: str, stream: BinaryIO, bar: Progress
 ) -> Iterator[tuple[int, str]]:
-    """Append the rows of a file; yield those that are bad, behind which nothing more is appended."""
+    """Append the rows of a file; yield those that are bad, of which one is enough to undo it all."""
     bad, octets = 0, 0
     for number, fields in rows_of(format_, stream):
         try:
             row = parse(fields)
             octets += len(row.update.key) + len(row.update.body)
             for block in builder.add(row):
-                if not bad:
-                    log.append(block)
+                log.append(block)
                 bar.at(octets)
         except BadRow as error:
             yield number, str(error)
             bad += 1
             if bad == _BAD_MAX:
                 return
-    if not bad:
-        for block in builder.finish():
-            log.append(block)
+    for block in builder.finish():
+        log.append(block)
 
 
 @contextmanager

@@ -66,7 +66,8 @@ def _ask(log: str, seq: int) -> None:
     what = f"{log}: {plural(last - seq, 'sequence number')}, {seq + 1:,} to {last:,}"
     if not sys.stdin.isatty():
         raise UsageError(f"{what}, would be removed for good; --yes does it")
-    click.confirm(f"{escape(what)}: remove them for good?", abort=True, err=True)
+    if not click.confirm(f"{escape(what)}: remove them for good?", err=True):
+        raise UsageError(f"{log}: nothing was removed")
 
 
 def _show(out: Output, log: str, last: int, gone: int) -> None:

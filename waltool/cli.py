@@ -86,7 +86,7 @@ class Commands(click.Group):
 def cli(ctx: click.Context) -> None:
     """Look after a log on disk: ours, and those of the Scala Sirius.
 
-    LOG is the folder of a log. A log may be read while a process writes to it.
+    LOG is the folder of a log, or a log in one file. A log may be read while a process writes to it.
 
     Exit codes: 0 clean, 1 something was found wrong, 2 wrong usage. Every command has --json and --help.
     """

@@ -38,7 +38,7 @@ import numpy as np
 from sirius.errors import UsageError
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch, Mask
-from sirius.wal.block import ALIGN, ENTRY, ENTRY_BYTES, HEADER_BYTES, Block, Entries, seal
+from sirius.wal.block import ALIGN, ENTRY, ENTRY_BYTES, HEADER_BYTES, Block, Entries, Ints, seal
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.record import DEFAULT_LIMITS
 
@@ -271,13 +271,12 @@ def record_bytes(entries: Entries) -> int:
     return len(entries) * ENTRY_BYTES + int(payload)
 
 
-def kept(batches: Iterator[Batch], live: Mask, dropped: frozenset[int]) -> Iterator[Batch]:
+def kept(batches: Iterator[Batch], live: Mask, dropped: Ints) -> Iterator[Batch]:
     """Leave out of a segment's batches what is dead, and the deletes that may go."""
     at = 0
     for batch in batches:
         mask = live[at : at + len(batch)]
         at += len(batch)
-        if dropped:
-            gone = [seq in dropped for seq in batch.seq.tolist()]
-            mask = mask & ~np.array(gone, np.bool_)
+        if len(dropped):
+            mask = mask & ~np.isin(batch.seq.astype(np.int64), dropped)
         yield batch.where(mask)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from sirius.errors import CorruptFile
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
-from sirius.wal.block import Block
+from sirius.wal.block import Block, Ints
 from sirius.wal.compaction import (
     CompactionPolicy,
     CompactionResult,
@@ -119,7 +121,7 @@ class _Stopped(Exception):
 class _Pass:
     host: Host
     survey: Survey
-    droppable: frozenset[int]
+    droppable: Ints
     meter: _Meter
     tally: _Tally
 
@@ -148,15 +150,13 @@ class _Pass:
         except BaseException:
             remove_tree(self.host.store.fs, folder)
             raise
-        self.host.swap(item.ids, [built], max(gone, default=0))
+        self.host.swap(item.ids, [built], int(gone.max(initial=0)))
         self.tally.records += sum(stats.info.records for stats in item.inputs) - built.records
         self.tally.deletes += len(gone)
         self.tally.written += built.bytes
         self.tally.freed += sum(stats.info.bytes for stats in item.inputs) - built.bytes
 
-    def _build(
-        self, item: Rewrite, segment: SegmentId, folder: str, gone: frozenset[int]
-    ) -> SegmentInfo:
+    def _build(self, item: Rewrite, segment: SegmentId, folder: str, gone: Ints) -> SegmentInfo:
         manifest = self.host.manifest
         created = time.time_ns() // 1000
         header = FileHeader(FileKind.SEGMENT, segment, manifest.uid, item.first, created)
@@ -170,7 +170,7 @@ class _Pass:
         finally:
             writer.abandon()
 
-    def _kept(self, item: Rewrite, gone: frozenset[int]) -> Iterator[Batch]:
+    def _kept(self, item: Rewrite, gone: Ints) -> Iterator[Batch]:
         # A view of its own: once it is closed and the swap is done, nothing keeps the old segments on a full disk.
         with self.host.snapshot() as snapshot:
             for stats in item.inputs:
@@ -198,8 +198,9 @@ def reblocked(
     yield from blocks.finish()
 
 
-def _within(seqs: frozenset[int], first: Seq, last: Seq) -> frozenset[int]:
-    return frozenset(seq for seq in seqs if first <= seq <= last)
+def _within(seqs: Ints, first: Seq, last: Seq) -> Ints:
+    low, high = np.searchsorted(seqs, [first, last + 1]).tolist()
+    return seqs[low:high]
 
 
 def _owner(store: Store, item: Rewrite, error: CorruptFile) -> SegmentId:

@@ -244,6 +244,8 @@ class Segment:
             for chunk in self.chunks_from(FILE_HEADER_BYTES, self.info.first, self.info.bytes):
                 for at, header in chunk.spans:
                     index.append(row_of(header, chunk.base + at))
+            if crc32c(index.table.tobytes()) != self.info.index_crc:
+                raise CorruptFile(self.path, 0, "the blocks are not those that were sealed")
         return index
 
     def chunks_from(self, start: int, first: int, end: int) -> Iterator[Chunk]:

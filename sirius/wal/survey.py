@@ -89,8 +89,9 @@ class Tombstones:
             self._keep(np.argsort(self._hashes.high, kind="stable"))
 
     @property
-    def droppable(self) -> frozenset[int]:
-        return frozenset(self._seq.tolist())
+    def droppable(self) -> Ints:
+        """The sequence numbers of those that may go, sorted."""
+        return np.sort(self._seq)
 
     def left_of(self, surveyed: list[SegmentStats | None]) -> list[SegmentStats | None]:
         """Return what is left of segments once the deletes that may go are gone."""
@@ -121,13 +122,13 @@ class Survey:
     damaged: dict[SegmentId, CorruptFile] = field(default_factory=dict)
     scan: NewestFirst = field(default_factory=NewestFirst)
 
-    def run(self) -> tuple[list[SegmentStats | None], frozenset[int]]:
+    def run(self) -> tuple[list[SegmentStats | None], Ints]:
         """Return what was learnt of each sealed segment, oldest first, and the deletes that may go."""
         tombstones = Tombstones(self.policy)
         stats: list[SegmentStats | None] = []
         for info in reversed(self.snapshot.segments):
             if self.throttle.should_stop():
-                return [], frozenset()
+                return [], np.zeros(0, np.int64)
             learnt = self._segment(info, tombstones)
             if info.state != State.ACTIVE:
                 stats.append(learnt)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from sirius.errors import CorruptLog, NotALog, RangeUnavailable
+from sirius.errors import CorruptFile, CorruptLog, NotALog, RangeUnavailable
 from sirius.testing import MemoryFileSystem
 from sirius.testing.logs import (
     SMALL_LOG,
@@ -48,7 +48,7 @@ from sirius.wal import (
     Snapshot,
     Update,
 )
-from sirius.wal.frames import MARK_BYTES, MARK_MAGIC
+from sirius.wal.frames import MARK_BYTES, MARK_MAGIC, read_file_header
 
 Refusal = (CorruptLog, NotALog, RangeUnavailable)
 Read = list[Record] | None
@@ -148,6 +148,9 @@ def check_byte(original: Original, damage: Damage) -> None:
     if fs is None:
         return
     before = fs.read_bytes(DATA)
+    if damage.at % 2:
+        # With the index a reader need not look at the data before it is asked for it.
+        fs.write_bytes(INDEX, b"")
     assert by_reader(fs) in (None, original.records), damage
     read = by_log(fs)
     assert read in (None, original.records), damage
@@ -258,6 +261,30 @@ def test_a_sealed_segment_in_the_place_of_another_is_noticed() -> None:
         copy = fs.clone()
         copy.write_bytes(path, fs.read_bytes(other))
         assert by_reader(copy) == (records if path == other else None)
+
+
+def test_a_sealed_segment_of_another_log_is_noticed(sealed: Original) -> None:
+    other = MemoryFileSystem()
+    with Log.open("log", SMALL_LOG, fs=other, now_us=lambda: 7) as log:
+        for group in groups():
+            log.write(group)
+            log.flush()
+    fs = sealed.fs.clone()
+    for path in (DATA, INDEX):
+        fs.write_bytes(path, other.read_bytes(path))
+    assert fs.read_bytes(DATA) != sealed.fs.read_bytes(DATA)
+    assert len(fs.read_bytes(DATA)) == sealed.size(DATA)
+    assert by_reader(fs) is None
+
+
+def test_a_segment_whose_file_says_another_number_is_noticed(sealed: Original) -> None:
+    fs = sealed.fs.clone()
+    raw = fs.read_bytes(DATA)
+    header = read_file_header(fs.open(DATA, "r"), DATA)
+    fs.write_bytes(DATA, header._replace(segment=2).encode() + raw[64:])
+    with pytest.raises(CorruptFile, match="segment 2") as caught:
+        list(LogReader.open("log", fs=fs).snapshot().records())
+    assert caught.value.offset == 0
 
 
 # --- looking up one record ------------------------------------------------------------------------

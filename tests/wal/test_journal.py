@@ -414,6 +414,13 @@ def test_a_failed_write_stops_the_journal_for_good(fs: MemoryFileSystem, operati
         assert again.promised == B[1]
 
 
+def test_a_disk_that_cannot_sync_is_noticed_when_opening(fs: MemoryFileSystem) -> None:
+    opened(fs).close()
+    fs.fail("sync", PATH, errno.EIO)
+    with pytest.raises(LogFailed):
+        opened(fs)
+
+
 def test_a_failed_sync_is_heard_by_who_waits_for_the_thread(fs: MemoryFileSystem) -> None:
     journal = Journal.open(FOLDER, uid=UID, fs=fs)
     fs.fail("sync", PATH, errno.EIO)

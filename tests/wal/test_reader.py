@@ -237,9 +237,11 @@ def test_refreshing_and_closing_a_reader_leave_its_snapshots_alone(log: Log) -> 
     snapshot = reader.snapshot()
     write_more(log, 20)
     assert reader.refresh() == 75
+    newer = reader.snapshot()
     reader.close()
     assert [record.seq for record in snapshot.records()] == list(range(1, 56))
-    assert snapshot.record(55) == log.record(55)
+    assert [record.seq for record in newer.records()] == list(range(1, 76))
+    assert snapshot.record(55) == newer.record(55) == log.record(55)
     with pytest.raises(LogClosed):
         reader.refresh()
 

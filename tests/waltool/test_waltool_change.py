@@ -156,6 +156,43 @@ def test_a_log_in_use_is_not_repaired(corpus: Path, waltool: Waltool) -> None:
     assert result.err.count("\n") == 1
 
 
+# ---------------------------------------------------------------------- one file
+
+
+def test_a_log_in_one_file_that_was_cut_is_reported(corpus: Path, waltool: Waltool) -> None:
+    assert waltool("convert films one --to single").code == 0
+    whole = (corpus / "one").read_bytes()
+    (corpus / "one").write_bytes(whole[:-1])
+    says = "the file has no closing mark: 1 to 10 are whole"
+    result = waltool("verify one")
+    assert (result.code, result.err) == (1, "")
+    assert result.lines[0] == f"error: one: byte {len(whole) - 48}: {says}"
+    for line in ("info one", "head one", "convert one copy --to sirius", "digest one"):
+        result = waltool(line)
+        assert (result.code, result.out) == (1, "")
+        assert says in result.err
+
+
+@pytest.mark.parametrize("deep", ["", "--deep"])
+def test_damage_in_a_log_in_one_file_is_found(deep: str, corpus: Path, waltool: Waltool) -> None:
+    assert waltool("convert films one --to single").code == 0
+    data = bytearray((corpus / "one").read_bytes())
+    data[data.index(b"Humphrey")] ^= 0x40
+    (corpus / "one").write_bytes(data)
+    result = waltool(f"verify {deep} one")
+    assert result.code == 1
+    assert "a block's payload checksum does not match" in result.lines[0]
+
+
+def test_a_file_inside_a_log_is_not_taken_for_a_log(corpus: Path, waltool: Waltool) -> None:
+    data = "films/segments/00000001/data"
+    assert "give the folder that holds manifests/" in waltool(f"head {data}").err
+    (corpus / "alone").write_bytes((corpus / data).read_bytes())
+    assert waltool("head -n 1 alone").code == 0
+    (corpus / "second").write_bytes(Path("films/segments/00000002/data").read_bytes())
+    assert "one file of a log" in waltool("head second").err
+
+
 # ---------------------------------------------------------------------- diff and digest
 
 

@@ -7,6 +7,7 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,9 +51,14 @@ class Process:
     """A child whose output is read line by line, each with a deadline."""
 
     def __init__(self, *command: str) -> None:
-        pipe = subprocess.PIPE
+        pipe, self._err = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115 (see `end`)
         self.popen = subprocess.Popen(
-            [sys.executable, *command], stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1
+            [sys.executable, *command],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._err,
+            text=True,
+            bufsize=1,
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -79,16 +85,15 @@ class Process:
         return self.end()
 
     def end(self) -> tuple[int, str]:
-        assert self.popen.stderr is not None
         assert self.popen.stdin is not None
+        assert self.popen.stdout is not None
         self.popen.stdin.close()
-        err = self.popen.stderr.read()
         code = self.popen.wait(DEADLINE_S)
         self._reader.join(DEADLINE_S)
-        self.popen.stderr.close()
-        if self.popen.stdout is not None:
-            self.popen.stdout.close()
-        return code, err
+        self.popen.stdout.close()
+        with self._err as file:
+            file.seek(0)
+            return code, file.read()
 
 
 @contextmanager
@@ -129,6 +134,7 @@ def test_every_look_at_a_log_under_load_is_whole(
     print("many 400", file=writer.popen.stdin, flush=True)
     seen = [0]
     while seen[-1] < 400:
+        assert writer.popen.poll() is None, "the writer died"
         looked = json.loads(waltool("stats", "--json", tmp_path / "films").out)
         assert looked["records"] == looked["last"] >= seen[-1]
         assert looked["holes"] == 0
@@ -178,12 +184,13 @@ def test_tail_shows_only_what_is_wanted_and_ends_where_it_is_told(
     writer: Process, tmp_path: Path
 ) -> None:
     log = str(tmp_path / "films")
-    wanted = ("--key", "^yes", "--last", "4", "--poll", "0.01")
+    wanted = ("--key", "^yes", "--last", "5", "--poll", "0.01")
+    writer.say("put yes/1 body")
     with process("-m", "waltool", "tail", "-f", *wanted, log) as tail:
-        for key in ("no/1", "yes/2", "no/3", "yes/4", "yes/5"):
+        assert tail.line().split()[3] == "yes/1"
+        for key in ("no/2", "yes/3", "no/4", "yes/5", "yes/6"):
             writer.say(f"put {key} body")
-        shown = [tail.line().split()[3] for _ in range(2)]
-        assert shown == ["yes/2", "yes/4"]
+        assert [tail.line().split()[3] for _ in range(2)] == ["yes/3", "yes/5"]
         assert tail.line() == "(the end)"
         assert tail.end() == (0, "")
 

@@ -96,5 +96,5 @@ def _show(out: Output, target: str, wanted: Target, written: Written) -> None:
         ("times cut to milliseconds", losses.times),
         ("tombstone floor left out", floor),
     )
-    if lost := [(name, number(count)) for name, count in rows if count]:
-        out.pairs(lost)
+    if shown := [(name, number(count)) for name, count in rows if count]:
+        out.pairs(shown)

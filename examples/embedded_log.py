@@ -131,10 +131,9 @@ def demo(path: str) -> None:
         print(f"                    and after {digest_of(log)}")
         assert films_of(log) == films
 
-    say("5. Look at it yourself")
-    print(f"   waltool info {path}")
-    print(f"   waltool tail -n 5 {path}")
-    print(f"   waltool grep 'film/0000.' {path}")
+    for arguments in (["verify"], ["tail", "-n", "3"], ["grep", "-c", "film/0000."]):
+        say(f"   $ waltool {' '.join(arguments)} {path}")
+        subprocess.run([sys.executable, "-m", "waltool", *arguments, path], check=True)
 
 
 def main() -> None:

@@ -53,12 +53,14 @@ class Target:
 
     def like(self, source: Source) -> Target:
         """Keep what `source` says about itself, apart from its records."""
-        slices = () if self.events_per_segment else slices_of(source)
-        if not isinstance(source, SiriusSource):
-            return replace(self, slices=slices)
-        manifest = source.reader.manifest
-        tags = {name: value for name, value in manifest.tags.items() if name != TAG}
-        return replace(self, slices=slices, tags=tags, tombstone_floor=manifest.tombstone_floor)
+        if self.kind == "ancestor-segmented" and not self.events_per_segment:
+            return replace(self, slices=slices_of(source))
+        if isinstance(source, SiriusSource):
+            manifest = source.reader.manifest
+            floor = manifest.tombstone_floor
+            return replace(self, tags=manifest.tags, tombstone_floor=floor)
+        slices = slices_of(source)
+        return replace(self, tags={TAG: encode(slices)}) if slices else self
 
     def with_floor(self, seq: int) -> Target:
         """Deletes up to `seq` are missing, too."""
@@ -106,9 +108,8 @@ def _write_sirius(target: Target, batches: Iterator[Batch], on_block: Accounting
             records += block.count
         if target.tombstone_floor:
             log.raise_tombstone_floor(target.tombstone_floor)
-        tags = {**target.tags, TAG: encode(target.slices)} if target.slices else target.tags
-        if tags:
-            log.tag(**tags)
+        if target.tags:
+            log.tag(**target.tags)
         return Written(records, log.next_seq - 1)
 
 

@@ -43,6 +43,7 @@ from sirius.wal.segment import SegmentWriter
 from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
 from sirius.wal.store import RESERVE, Retirement, Store
 from sirius.wal.truncate import fill, shortened
+from sirius.wal.verify import Report, verify
 
 OnCorrupt = Literal["raise", "quarantine"]
 _INDEX_LAG = 256
@@ -262,6 +263,16 @@ class Log:
                 raise
 
     def _write_group(self, group: list[Block]) -> None:
+        try:
+            self._append_group(group)
+        except DiskFull:
+            # What the disk took of the group is in the log, so it must not be reported as refused.
+            self._finish_group()
+            self._commits.reach(self._writer.last)
+            raise
+        self._finish_group()
+
+    def _append_group(self, group: list[Block]) -> None:
         at = 0
         while at < len(group):
             count = self._fitting(group[at:])
@@ -270,7 +281,6 @@ class Log:
                 continue
             self._writer.append(group[at : at + count])
             at += count
-        self._finish_group()
 
     def _finish_group(self) -> None:
         writer, fsync = self._writer, self._config.durability == Durability.FSYNC
@@ -510,6 +520,9 @@ class Log:
           inside the range, where the peer has it or has dropped the PUT as well, or it was never dropped here.
         - The peer dropped a DELETE of the range while the PUT is still here, in front of `first`. Dropped deletes lie
           in holes at or below the peer's tombstone floor, `source_floor`; if it is not given, every hole may be one.
+
+        A peer that is ahead may have dropped values because of newer ones that this log does not have yet: its state
+        is whole again once it has got as far as the peer was.
         """
         with self._compact_lock:
             replace(self, first, last, blocks, source_floor)
@@ -545,6 +558,10 @@ class Log:
         """Look up one entry, or None for a hole."""
         with self.snapshot() as snapshot:
             return snapshot.record(seq)
+
+    def verify(self, *, deep: bool = False) -> Report:
+        """Check every byte of the log as it is on disk; damage is reported, not raised."""
+        return verify(self._store, deep=deep, live=True, limits=self._config.limits)
 
     # ------------------------------------------------------------------ closing
 

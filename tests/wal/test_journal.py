@@ -609,6 +609,11 @@ def test_a_folder_that_cannot_be_made_is_a_failure_of_ours() -> None:
         opened(fs)
 
 
+def test_the_name_of_a_new_folder_is_synced(fs: MemoryFileSystem) -> None:
+    Journal.open(FOLDER + "/", uid=UID, fs=fs, background=False).close()
+    assert fs.operations[2:4] == [("mkdir", FOLDER), ("sync_dir", "log")]
+
+
 def test_the_default_file_system_is_the_real_one(tmp_path: Path) -> None:
-    Journal.open(str(tmp_path / "journal") + "/", uid=UID).close()
+    Journal.open(tmp_path / "journal", uid=UID).close()
     assert OsFileSystem().listdir(str(tmp_path / "journal")) == ["LOCK", "journal"]

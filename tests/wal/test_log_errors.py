@@ -237,7 +237,9 @@ def test_appends_wait_while_too_much_is_waiting_for_the_disk() -> None:
     done: list[int] = []
     with Log.open("log", config, fs=disk) as log:
         disk.hangs_at = "sync"
-        thread = threading.Thread(target=lambda: done.extend(log.write([PUT]) for _ in range(20)))
+        thread = threading.Thread(
+            daemon=True, target=lambda: done.extend(log.write([PUT]) for _ in range(20))
+        )
         thread.start()
         assert disk.reached.wait(60)
         thread.join(0.2)
@@ -363,5 +365,5 @@ class Commits(GroupCommit[str]):
         return isinstance(self.failure, DiskFull)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

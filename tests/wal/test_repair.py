@@ -15,6 +15,7 @@ from sirius.errors import CorruptFile, CorruptLog, LogLocked, NotALog
 from sirius.testing import MemoryFileSystem, SimulatedCrash
 from sirius.types import Seq
 from sirius.wal import (
+    Block,
     CompactionPolicy,
     FileSystem,
     Log,
@@ -27,8 +28,10 @@ from sirius.wal import (
     State,
     repair,
 )
+from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.manifest import Manifest
 from sirius.wal.repair import What, rebuild_manifest
+from sirius.wal.segment import SegmentWriter
 from sirius.wal.store import Store
 
 ROOT = "log"
@@ -530,15 +533,27 @@ def test_a_newest_manifest_that_is_gone_is_noticed_by_the_segments_that_it_named
     assert records(fs) == before
 
 
-def test_a_segment_made_for_a_rotation_that_never_happened_is_no_lost_manifest() -> None:
+def add_segment(fs: MemoryFileSystem, segment: int, first: int, blocks: list[Block]) -> None:
+    """Put a segment there that no manifest names."""
+    header = FileHeader(FileKind.SEGMENT, segment, manifest(fs).uid, first, NOW_US)
+    writer = SegmentWriter.create(fs, f"{ROOT}/segments/{segment:08d}", header, Mode.FSYNC)
+    for block in blocks:
+        writer.append([block])
+    writer.close(Mode.FSYNC)
+
+
+def test_what_a_crash_leaves_does_not_look_like_a_lost_manifest() -> None:
     fs = made()
-    active = manifest(fs).active
-    fs.copy_tree(f"{ROOT}/segments/{active.name}", f"{ROOT}/segments/00000099")
-    raw = fs.read_bytes(data(active.id))[:112]
-    fs.write_bytes(data(99), raw)
+    end = records(fs)[-1].seq
+    # Made for a rotation, and for a compaction; their manifests never came.
+    add_segment(fs, 98, end + 1, [])
+    with LogReader.open(ROOT, fs=fs) as reader:
+        add_segment(fs, 99, 1, list(reader.snapshot().blocks(1, 8)))
     assert fixed(fs).actions == ()
-    fs.write_bytes(data(99), b"")
+    fs.cut(data(98), 10)
     assert fixed(fs).actions == ()
+    add_segment(fs, 100, end + 1, [Block.hole(end + 1, end + 2)])
+    assert [item.what for item in fixed(fs).actions] == [What.MANIFEST]
 
 
 def test_no_manifest_is_made_of_segments_with_a_gap() -> None:
@@ -570,29 +585,18 @@ def test_no_manifest_is_made_of_a_file_that_does_not_say_where_it_belongs() -> N
         fixed(fs)
 
 
-def test_no_manifest_is_made_of_segments_that_overlap() -> None:
+@pytest.mark.parametrize(
+    ("first", "last", "says"),
+    [(1, 2, "gap or overlaps"), (6, 7, "leads nowhere"), (26, 40, "gap or overlaps")],
+)
+def test_no_manifest_is_made_of_segments_that_overlap(first: int, last: int, says: str) -> None:
     fs = made()
+    # A newer one that is no product: it covers a part of what older ones cover.
+    add_segment(fs, 50, first, [Block.hole(first, last)])
     for path in manifests(fs):
         fs.remove(path)
-    # A newer segment for a part of what an older one covers.
-    raw = bytearray(fs.read_bytes(data(1)))
-    other = made(2)
-    with open_log(other) as log:
-        first = log.manifest.active.first
-    assert first == 1
-    fs.copy_tree(f"{ROOT}/segments/00000001", f"{ROOT}/segments/00000050")
-    raw[16:24] = (50).to_bytes(8, "little")
-    raw[8:12] = _crc(raw[12:64]).to_bytes(4, "little")
-    end = raw.index(b"SMRK", 113)
-    fs.write_bytes(data(50), bytes(raw[:64] + raw[112:end]))
-    with pytest.raises(CorruptLog, match="gap or overlaps"):
+    with pytest.raises(CorruptLog, match=says):
         fixed(fs)
-
-
-def _crc(raw: bytes | bytearray) -> int:
-    from crc32c import crc32c
-
-    return crc32c(bytes(raw))
 
 
 def test_unfinished_segments_never_count() -> None:

@@ -131,7 +131,7 @@ def test_segments_and_flags_come_back_from_a_sirius_log(
 ) -> None:
     build_segmented(here / "old", seed)
     assert waltool("convert old new --to sirius").code == 0
-    assert waltool("convert new copy --to sirius --segment-bytes 1MiB").code == 0
+    assert waltool("convert new copy --to sirius --events-per-segment 3").code == 0
     assert waltool("convert copy back --to ancestor-segmented").code == 0
     assert tree(here / "back") == tree(here / "old")
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from sirius.wal import Batch, Block, Durability, Log, LogConfig, Op, Record
 from sirius.wal.block import ENTRY, assemble
-from waltool.exporting import FORMATS, writing
+from waltool.exporting import FORMATS, Parquet, writing
 from waltool.importing import BadRow, Builder, parse, rows_of
 from waltool.source import open_source
 
@@ -155,6 +155,19 @@ def test_the_parquet_file_has_the_columns_that_it_promises(corpus: Path, waltool
     assert str(table.schema.field("time").type) == "timestamp[us, tz=UTC]"
     row = table.to_pylist()[8]
     assert (row["seq"], row["op"], row["body"], row["session"]) == (9, "put", b'{"year": 1960}', 7)
+
+
+@pytest.mark.parametrize(("name", "value"), [("ROWS", 3), ("BYTES", 200)])
+def test_rows_are_written_in_groups_and_not_all_kept_in_memory(
+    name: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(Parquet, name, value)
+    records = [Record(n, 0, Op.PUT, "key", b"body") for n in range(1, 21)]  # type: ignore[arg-type]
+    stream = written("parquet", [batch_of([record]) for record in records])
+    assert parquet.ParquetFile(stream).num_row_groups > 3
+    stream.seek(0)
+    assert rebuilt("parquet", stream) == records
 
 
 def test_without_pyarrow_the_extra_is_named(

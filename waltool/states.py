@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sirius.types import SegmentId, Seq
 from sirius.wal import Batch, SegmentInfo
 from sirius.wal.ancestor import AncestorSegment
 from sirius.wal.state import Segmented
+from waltool.progress import Progress
 from waltool.source import AncestorSource, SiriusSource, Source
 
 
@@ -40,6 +41,18 @@ class _Ancestral:
 
     def segment_batches(self, info: SegmentInfo) -> Iterator[Batch]:
         return self._source.segment_batches(self._segments[info.id])
+
+
+def counting(bar: Progress) -> Callable[[int], None]:
+    """Return what moves a bar on by so many records."""
+    done = 0
+
+    def advance(records: int) -> None:
+        nonlocal done
+        done += records
+        bar.at(done)
+
+    return advance
 
 
 def state_of(source: Source) -> Segmented:

@@ -53,14 +53,15 @@ class Target:
 
     def like(self, source: Source) -> Target:
         """Keep what `source` says about itself, apart from its records."""
-        if self.kind == "ancestor-segmented" and not self.events_per_segment:
-            return replace(self, slices=slices_of(source))
         if isinstance(source, SiriusSource):
             manifest = source.reader.manifest
-            floor = manifest.tombstone_floor
-            return replace(self, tags=manifest.tags, tombstone_floor=floor)
-        slices = slices_of(source)
-        return replace(self, tags={TAG: encode(slices)}) if slices else self
+            kept = replace(self, tags=manifest.tags, tombstone_floor=manifest.tombstone_floor)
+        else:
+            slices = slices_of(source)
+            kept = replace(self, tags={TAG: encode(slices)}) if slices else self
+        if self.kind != "ancestor-segmented" or self.events_per_segment:
+            return kept
+        return replace(kept, slices=slices_of(source))
 
     def with_floor(self, seq: int) -> Target:
         """Deletes up to `seq` are missing, too."""

@@ -161,6 +161,7 @@ def test_compaction_makes_room_from_the_reserve() -> None:
     config = replace(SMALL_LOG, segment_records_max=4, reserve_bytes=20_000, retire_after_s=1e9)
     log = opened(fs, config)
     put(log, "abc" * 30)
+    log.retire(at_once=True)
     fill_up(fs)
     with pytest.raises(DiskFull):
         put(log, "d" * 10)

@@ -67,6 +67,20 @@ def test_an_empty_folder_will_do(kind: str, corpus: Path, waltool: Waltool) -> N
     assert kind_of("folder") == kind
 
 
+def test_a_file_does_not_take_the_place_of_a_folder(corpus: Path, waltool: Waltool) -> None:
+    assert waltool("init --format single folder").code == 2
+    assert (corpus / "folder").is_dir()
+
+
+def test_a_link_to_an_empty_folder_stays_a_link(corpus: Path, waltool: Waltool) -> None:
+    os.symlink("folder", "link")
+    assert waltool("init --format ancestor-legacy link").code == 2
+    assert os.listdir("folder") == []
+    assert waltool("init link").code == 0
+    assert os.path.islink("link")
+    assert kind_of("folder") == "sirius"
+
+
 def test_a_folder_stays_the_folder_it_was(corpus: Path, waltool: Waltool) -> None:
     before = os.stat("folder").st_ino
     assert waltool("init folder").code == 0

@@ -13,7 +13,7 @@ from waltool.command import command as _command
 from waltool.output import Output
 from waltool.progress import progress
 from waltool.source import open_source
-from waltool.states import state_of
+from waltool.states import counting, state_of
 from waltool.text import escape, plural
 
 _SIGNS = {Side.LEFT: "-", Side.RIGHT: "+", Side.BOTH: "!"}
@@ -34,21 +34,15 @@ def command(out: Output, left: str, right: str, limit: int | None, keys_only: bo
     has another value in each; the sequence numbers are those of the values. Exits with 1 if there is any.
     """
     counts: Counter[Side] = Counter()
-    with open_source(left) as a, open_source(right) as b:
-        bar = progress(out, "comparing", a.last + b.last, beside_records=True)
-        with bar:
-            done = 0
-
-            def advance(records: int) -> None:
-                nonlocal done
-                done += records
-                bar.at(done)
-
-            for found in diff(state_of(a), state_of(b), progress=advance):
-                counts[found.side] += 1
-                if limit is None or counts.total() <= limit:
-                    bar.clear()
-                    _show(out, found, keys_only)
+    with (
+        open_source(left) as a,
+        open_source(right) as b,
+        progress(out, "comparing", a.last + b.last, beside_records=True) as bar,
+    ):
+        for found in diff(state_of(a), state_of(b), progress=counting(bar)):
+            counts[found.side] += 1
+            if limit is None or counts.total() <= limit:
+                _show(out, found, keys_only)
     _sum_up(out, counts, limit, keys_only)
     return 1 if counts else 0
 

@@ -14,7 +14,7 @@ from waltool.command import log_argument
 from waltool.output import Output
 from waltool.progress import progress
 from waltool.source import open_source
-from waltool.states import state_of
+from waltool.states import counting, state_of
 from waltool.text import number, plural
 
 _RANGES_MAX = 65_536
@@ -39,14 +39,8 @@ def command(out: Output, log: str, ranges: int | None, prefix: str) -> None:
     if ranges is not None and (not 1 <= ranges <= _RANGES_MAX or ranges & (ranges - 1)):
         raise UsageError(f"--ranges is a power of two, up to {_RANGES_MAX}, and not {ranges}")
     with open_source(log) as source, progress(out, "summing up", source.last) as bar:
-        done = 0
-
-        def advance(records: int) -> None:
-            nonlocal done
-            done += records
-            bar.at(done)
-
-        digest = state_digest(state_of(source), ranges or 1, prefix=prefix, progress=advance)
+        state = state_of(source)
+        digest = state_digest(state, ranges or 1, prefix=prefix, progress=counting(bar))
     _show(out, digest, ranges)
 
 

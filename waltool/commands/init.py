@@ -26,21 +26,16 @@ def command(out: Output, path: str, kind: Kind) -> None:
     DIR must not be there yet, or be an empty folder. With --format single it is the name of a file.
     """
     path = path.rstrip("/") or "/"
-    if os.path.isdir(path) and not os.path.islink(path):
-        _into_folder(path, kind)
-    else:
-        write(Target(path, kind), iter(()))
-    out.object({"path": path, "kind": kind}) if out.as_json else out.line(
-        f"{escape(path)}: an empty log, {kind}"
-    )
-
-
-def _into_folder(path: str, kind: Kind) -> None:
-    if os.listdir(path):
+    if os.path.isdir(path) and os.listdir(path):
         raise UsageError(f"{path} is not empty")
-    if kind == "sirius":
+    if os.path.isdir(path) and kind == "sirius":
         # The folder itself may matter to somebody: a mount, or its rights.
         Log.open(path, CONFIG).close()
-        return
-    os.rmdir(path)
-    write(Target(path, kind), iter(()))
+    else:
+        if kind != "single" and os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        write(Target(path, kind), iter(()))
+    if out.as_json:
+        out.object({"path": path, "kind": kind})
+    else:
+        out.line(f"{escape(path)}: an empty log, {kind}")

@@ -142,8 +142,15 @@ class GroupCommit(Generic[Item]):
                 self._pending_bytes -= size
                 self.durable = point
                 self.changed.notify_all()
-        if self.on_durable is not None:
-            self.on_durable(point)
+            self._tell(point)
+
+    def _tell(self, point: int) -> None:
+        """Call back, in order. A callback that raises must not keep anybody from writing."""
+        try:
+            if self.on_durable is not None:
+                self.on_durable(point)
+        except Exception:
+            _log.exception("%s: the callback for %d failed", self._name, point)
 
     def _guarded(self, group: list[Item]) -> None:
         try:

@@ -58,12 +58,11 @@ from sirius.wal.config import Durability
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.journal_file import (
-    NOTE_BYTES_MAX,
     Frame,
     JournalFile,
     Kind,
     Memory,
-    content_fault,
+    block_fault,
 )
 from sirius.wal.journal_folder import JournalFolder
 from sirius.wal.pvalues import PValues, Span
@@ -165,7 +164,7 @@ class Journal:
     def _remember(self, frame: Frame, at: int) -> None:
         self._saved.take(frame)
         if frame.kind == Kind.ACCEPT:
-            self._pvalues.put(_span(frame, at))
+            self._pvalues.put(frame.span(at))
         elif frame.kind == Kind.TRIM:
             self._pvalues.forget(frame.decided)
 
@@ -227,15 +226,12 @@ class Journal:
 
         It takes the place of what was accepted for the same slots before.
         """
-        frame = Frame(Kind.ACCEPT, _checked(ballot), block.raw)
-        if fault := content_fault(frame, self._folder.limits):
+        if fault := block_fault(block.header, block.raw, self._folder.limits):
             raise InvalidRecord(fault)
-        return self._ask(frame)
+        return self._ask(Frame(Kind.ACCEPT, _checked(ballot), block.raw))
 
     def note(self, key: bytes, value: bytes) -> int:
         """Remember a small fact; a later note with the same key replaces it."""
-        if len(key) + len(value) > NOTE_BYTES_MAX:
-            raise UsageError(f"a note has {len(key) + len(value)} bytes, of {NOTE_BYTES_MAX}")
         if key not in self._asked.notes and len(self._asked.notes) >= NOTES_MAX:
             raise UsageError(f"there are {NOTES_MAX} notes already")
         return self._ask(Frame.note(key, value))
@@ -368,7 +364,7 @@ class Journal:
         for offset in sorted({span.offset for span in self._pvalues}):
             frame = self._file.read(offset)
             (at,) = new.append([frame])
-            pvalues.put(_span(frame, at))
+            pvalues.put(frame.span(at))
         new.append(self._saved.frames())
         return pvalues
 
@@ -410,11 +406,6 @@ class Journal:
         finally:
             self._file.abandon()
             self._held.release()
-
-
-def _span(frame: Frame, at: int) -> Span:
-    header = frame.block
-    return Span(header.first, header.last, at, frame.size)
 
 
 def _checked(ballot: Ballot) -> Ballot:

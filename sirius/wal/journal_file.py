@@ -43,7 +43,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from crc32c import crc32c
 
-from sirius.errors import CorruptFile, DiskFull, LogFailed
+from sirius.errors import CorruptFile, DiskFull, LogFailed, UsageError
 from sirius.types import Ballot
 from sirius.wal.block import ALIGN, HEADER, HEADER_BYTES, Header, header_fault
 from sirius.wal.frames import (
@@ -57,6 +57,7 @@ from sirius.wal.frames import (
     diagnose,
 )
 from sirius.wal.fs import File, is_full
+from sirius.wal.pvalues import Span
 from sirius.wal.record import Limits
 
 NO_BALLOT: Final = Ballot(0, 0)
@@ -96,6 +97,10 @@ class Frame(NamedTuple):
 
     @classmethod
     def note(cls, key: bytes, value: bytes) -> Frame:
+        if len(key) + len(value) > NOTE_BYTES_MAX:
+            raise UsageError(
+                f"a note of {len(key) + len(value)} bytes: {NOTE_BYTES_MAX} are allowed"
+            )
         return cls(Kind.NOTE, payload=_NOTE.pack(len(key)) + key + value)
 
     @property
@@ -115,6 +120,11 @@ class Frame(NamedTuple):
     def block(self) -> Header:
         """The header of the block that an ACCEPT holds."""
         return Header._make(HEADER.unpack_from(self.payload))
+
+    def span(self, at: int) -> Span:
+        """The slots of an ACCEPT that stands at `at`."""
+        header = self.block
+        return Span(header.first, header.last, at, self.size)
 
     @property
     def size(self) -> int:
@@ -187,20 +197,22 @@ class Rules:
         """Say what is wrong with what follows the fixed part."""
         if crc32c(payload) != head.payload_crc:
             return "a frame's payload checksum does not match"
-        return content_fault(head.frame(payload), self.limits)
+        return _content_fault(head.frame(payload), self.limits)
 
 
-def content_fault(frame: Frame, limits: Limits) -> str | None:
+def _content_fault(frame: Frame, limits: Limits) -> str | None:
     """Say whether a payload is not what its kind asks for."""
     if frame.kind == Kind.NOTE:
         (length,) = _NOTE.unpack_from(frame.payload)
         return "a note's key is too long" if length + _NOTE.size > len(frame.payload) else None
-    if frame.kind != Kind.ACCEPT:
-        return None
-    header = frame.block
-    fault = header_fault(header, frame.payload, limits)
-    if fault is None and header.size != len(frame.payload):
-        fault = f"a block of {header.size} bytes is said to have {len(frame.payload)}"
+    return block_fault(frame.block, frame.payload, limits) if frame.kind == Kind.ACCEPT else None
+
+
+def block_fault(header: Header, raw: bytes | memoryview, limits: Limits) -> str | None:
+    """Say whether `raw` is not exactly one block that can be read again."""
+    fault = header_fault(header, raw, limits)
+    if fault is None and header.size != len(raw):
+        fault = f"a block of {header.size} bytes is said to have {len(raw)}"
     return fault
 
 

@@ -42,10 +42,14 @@ class PValues:
 
     def put(self, span: Span) -> None:
         """Add a span; it takes the place of whatever it overlaps. What was forgotten stays so."""
-        span = span._replace(first=max(span.first, self._forgotten + 1))
+        if span.first <= self._forgotten:
+            span = span._replace(first=self._forgotten + 1)
         if span.first > span.last:
             return
         low = bisect_left(self._lasts, span.first)
+        if low == len(self):
+            self._append(span)
+            return
         high = bisect_right(self._firsts, span.last)
         spans = [span]
         if low < high:
@@ -75,6 +79,11 @@ class PValues:
 
     def _span(self, at: int) -> Span:
         return Span._make(column[at] for column in self._columns)
+
+    def _append(self, span: Span) -> None:
+        self.bytes += span.size
+        for column, value in zip(self._columns, span, strict=True):
+            column.append(value)
 
     def _splice(self, low: int, high: int, spans: Sequence[Span]) -> None:
         self.bytes += sum(span.size for span in spans) - sum(self._sizes[low:high])

@@ -267,7 +267,8 @@ def test_a_block_that_is_half_written_is_not_there_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"v", b"v" * 100])
-def test_a_write_that_was_taken_back_is_forgotten(body: bytes) -> None:
+@pytest.mark.parametrize("looks_meanwhile", [True, False])
+def test_a_write_that_was_taken_back_is_forgotten(body: bytes, looks_meanwhile: bool) -> None:
     fs = MemoryFileSystem()
     log = Log.open("log", SMALL_LOG, fs=fs)
     log.put("kept", b"")
@@ -279,6 +280,8 @@ def test_a_write_that_was_taken_back_is_forgotten(body: bytes) -> None:
     reader = LogReader.open("log", fs=fs)
     assert reader.last == 4
     data.truncate(size)
+    if looks_meanwhile:
+        assert reader.refresh() == 1
     log.put("other", body)
     log.put("other", body)
     log.flush()

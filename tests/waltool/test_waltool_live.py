@@ -98,7 +98,12 @@ class Process:
 
 @contextmanager
 def process(*command: str) -> Iterator[Process]:
-    child = Process(*command)
+    # A shell starts background jobs deaf to interrupts, and children inherit that; ours must hear them.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        child = Process(*command)
+    finally:
+        signal.signal(signal.SIGINT, before)
     try:
         yield child
     finally:

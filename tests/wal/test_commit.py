@@ -47,7 +47,7 @@ def test_a_callback_that_raises_does_not_stop_the_writing(background: bool) -> N
         assert group.flush(timeout_s=10) == number
     assert group.close()
     assert called == [1, 2, 3]
-    assert sum(written, []) == ["1", "2", "3"]
+    assert [item for group_ in written for item in group_] == ["1", "2", "3"]
 
 
 def test_groups_grow_while_one_is_being_written() -> None:

@@ -255,10 +255,12 @@ def _compact_and_tell(path: str) -> None:
 
 
 def tool(path: str, limit: Offsets) -> Iterator[Figure]:
-    """waltool as a process of its own, its start-up included in the scans."""
+    """waltool as a process of its own. What it takes to start, measured with a log of ten records, is taken off."""
     say("running waltool")
     handler = Handler()
     waltool = [sys.executable, "-m", "waltool"]
+    tiny = f"{path}-tiny"
+    make_log(tiny, updates(10, 10), block=10)
 
     def run(*arguments: str) -> None:
         subprocess.run([*waltool, *arguments], check=False, stdout=subprocess.DEVNULL)
@@ -266,7 +268,7 @@ def tool(path: str, limit: Offsets) -> Iterator[Figure]:
     times = in_turns(
         {
             "R": lambda: limit.run(handler.put),
-            "help": lambda: run("--version"),
+            "start": lambda: run("tail", tiny),
             "tail": lambda: run("tail", path),
             "grep": lambda: run("grep", "-c", "0000001$", path),
             "stats": lambda: run("stats", path),
@@ -274,10 +276,11 @@ def tool(path: str, limit: Offsets) -> Iterator[Figure]:
         },
         repeats=3,
     )
-    yield Figure("wal.tool_start", times["help"], "s", note="waltool --version")
-    yield Figure("wal.tail", times["tail"] - times["help"], "s", 0.2, True, "start-up aside")
+    start = times["start"]
+    yield Figure("wal.tool_start", start, "s", note="waltool tail of ten records")
+    yield Figure("wal.tail", times["tail"] / start, "x start", 1.5, True, "of a million records")
     for name, bar in (("grep", 0.5), ("stats", 0.5), ("verify", 1.0)):
-        yield Figure(f"wal.{name}", times["R"] / (times[name] - times["help"]), "R", bar)
+        yield Figure(f"wal.{name}", times["R"] / (times[name] - start), "R", bar)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ class GroupCommit(Generic[Item]):
         if self._closed:
             raise LogClosed(f"{self._name} is closed")
         if self.failure is not None:
-            raise self.failure
+            raise _anew(self.failure)
 
     def flush(self, timeout_s: float | None = None) -> int:
         """Return once all that was queued before is written; return the durable point."""
@@ -100,7 +100,7 @@ class GroupCommit(Generic[Item]):
             )
             if len(self._resumed) > failures and self._resumed[failures][0] < wanted:
                 # It was dropped, and its number may stand for something else by now.
-                raise self._resumed[failures][1]
+                raise _anew(self._resumed[failures][1])
             if done:
                 self.require(wanted)
         if not done:
@@ -116,7 +116,7 @@ class GroupCommit(Generic[Item]):
     def require(self, point: int) -> None:
         """Raise the failure if it left `point` unwritten."""
         if self.durable < point and self.failure is not None:
-            raise self.failure
+            raise _anew(self.failure)
 
     def _run(self) -> None:
         while True:
@@ -180,7 +180,7 @@ class GroupCommit(Generic[Item]):
         with self._writing, self.changed:
             if self.failure is None:
                 return
-            self._resumed.append((point, self.failure))
+            self._resumed.append((point, _anew(self.failure)))
             self.failure = None
             self.queued = self.durable = point
             self.changed.notify_all()
@@ -211,3 +211,8 @@ class GroupCommit(Generic[Item]):
             if self._thread is not None:
                 self._thread.join()
         return self.failure is None
+
+
+def _anew(error: LogError) -> LogError:
+    """Return an error to be raised once more. Without this each raise would add to its traceback, and keep frames."""
+    return error.with_traceback(None)

@@ -83,13 +83,18 @@ class SegmentWriter(FrameWriter):
         """Make a new segment: folder and data file with header and first mark, synced with its names."""
         fs.mkdir(folder)
         file = fs.open(f"{folder}/{DATA}", "x")
-        file.append([header.encode()])
-        file.sync()
-        writer = cls(fs, folder, file, header)
-        write_whole(fs, f"{folder}/{INDEX}", b"")
-        fs.sync_dir(folder)
-        writer.mark(mode)
-        writer.sync()
+        try:
+            file.append([header.encode()])
+            file.sync()
+            writer = cls(fs, folder, file, header)
+            write_whole(fs, f"{folder}/{INDEX}", b"")
+            fs.sync_dir(folder)
+            writer.mark(mode)
+            writer.sync()
+        except BaseException:
+            # Whoever keeps the error keeps its frames, and so would keep the file.
+            file.close()
+            raise
         return writer
 
     @classmethod

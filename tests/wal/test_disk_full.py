@@ -260,6 +260,36 @@ def test_a_crash_while_compacting_from_the_reserve_loses_nothing() -> None:
                 disk.books.check(log)
 
 
+def test_a_log_that_is_asked_often_while_the_disk_is_full_keeps_nothing_of_it() -> None:
+    """An error that is raised again and again would collect a traceback, and with it blocks."""
+    disk = Filling(12_000)
+    disk.fill()
+    for _ in range(100):
+        with suppress(DiskFull):
+            disk.put("more")
+    assert disk.log.failure is not None
+    frames, trace = 0, disk.log.failure.__traceback__
+    while trace is not None:
+        frames, trace = frames + 1, trace.tb_next
+    assert frames < 20
+
+
+def test_a_rotation_that_finds_no_room_leaves_no_file_open() -> None:
+    disk = Filling(None)
+    disk.put("a", 2500)
+    handles = []
+    for _ in range(5):
+        disk.fs.fail("append", "00000002/data", errno.ENOSPC)
+        with suppress(DiskFull):
+            disk.put("b", 2500)
+        assert disk.log.disk_full
+        disk.log.resume()
+        handles.append(sum(disk.fs._disk.open_counts.values()))
+    assert handles[0] == handles[-1]
+    disk.put("c", 2500)
+    disk.check()
+
+
 # --- other failures -------------------------------------------------------------------------------
 
 

@@ -289,6 +289,37 @@ def test_a_quarantined_segment_is_rewritten_if_nothing_is_lost() -> None:
     assert records(fs) == before
 
 
+def test_a_quarantined_segment_that_ends_early_and_cleanly_is_not_taken_for_whole() -> None:
+    fs = made()
+    active, last = manifest(fs).active, records(fs)[-1].seq
+    raw = fs.read_bytes(data(active.id))
+    second, third = (find_block(raw, nth) for nth in (1, 2))
+    fs.flip(data(active.id), third)
+    with Log.open(ROOT, CONFIG, fs=fs, on_corrupt="quarantine"):
+        pass
+    fs.cut(data(active.id), second)
+    assert fixed(fs).lost == [(active.first + 1, last)]
+
+
+def find_block(raw: bytes, nth: int) -> int:
+    at = -1
+    for _ in range(nth + 1):
+        at = raw.index(b"SBLK", at + 1)
+    return at
+
+
+def test_what_was_kept_before_stays() -> None:
+    fs = made()
+    fs.mkdir(f"{ROOT}/quarantine")
+    fs.mkdir(f"{ROOT}/quarantine/00000002-1")
+    fs.write_bytes(f"{ROOT}/quarantine/00000002-1/data", b"studied")
+    fs.flip(data(2), 30)
+    report = fixed(fs)
+    assert report.actions[-1].detail == "now quarantine/00000002-2"
+    assert fs.read_bytes(f"{ROOT}/quarantine/00000002-1/data") == b"studied"
+    assert fs.exists(f"{ROOT}/quarantine/00000002-2/data")
+
+
 def test_what_is_too_much_for_one_segment_becomes_several() -> None:
     fs = made(config=replace(CONFIG, segment_records_max=12))
     before = records(fs)

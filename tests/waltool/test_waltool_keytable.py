@@ -72,13 +72,13 @@ def test_distinct_keys_are_those_of_a_dict(
 
 @pytest.mark.parametrize("bits", [0, 1, 3])
 def test_keys_that_share_a_hash_are_told_apart(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Keys.hashes
-    monkeypatch.setattr(
-        Keys,
-        "hashes",
-        lambda keys: real(keys) << np.uint64(64 - bits) if bits else real(keys) * np.uint64(0),
-    )
-    updates = [Update(Op.PUT, b"key/%d" % (n * n % 37), b"x" * n) for n in range(200)]
+    real, kept = Keys.hashes, np.uint64(((1 << bits) - 1) << 60)
+    monkeypatch.setattr(Keys, "hashes", lambda keys: real(keys) & kept)
+    stems = (b"key/", b"k" * 40, b"\0")
+    updates = [
+        Update(Op.PUT, stems[n % 3] + (b"\0" * (n % 4) if n % 3 == 2 else b"%d" % (n * n % 37)))
+        for n in range(200)
+    ]
     table = KeyTable(rows_max=64)
     for batch in batches_of(updates, 7):
         table.add(batch)
@@ -93,7 +93,10 @@ def test_an_empty_table_has_no_keys() -> None:
     assert top_prefixes(table.distinct(), "/", 10) == []
 
 
-def test_memory_is_bounded_by_what_is_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rows_max", "key_bytes_max"), [(100, 1 << 30), (1 << 30, 200)])
+def test_memory_is_bounded_by_what_is_distinct(
+    rows_max: int, key_bytes_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     merged: list[int] = []
     real = Distinct.merged
 
@@ -102,11 +105,11 @@ def test_memory_is_bounded_by_what_is_distinct(monkeypatch: pytest.MonkeyPatch) 
         return real(rows, one_each=one_each)
 
     monkeypatch.setattr(Distinct, "merged", spy)
-    table = KeyTable(rows_max=100)
+    table = KeyTable(rows_max=rows_max, key_bytes_max=key_bytes_max)
     for batch in batches_of([Update(Op.PUT, b"k%d" % (n % 10)) for n in range(10_000)], 50):
         table.add(batch)
     assert len(table.distinct()) == 10
-    assert max(merged) <= 100
+    assert max(merged) == 100
 
 
 @given(st.lists(KEYS, min_size=1, max_size=30), st.sampled_from(["/", "a", "ab", "é", "kkk"]))

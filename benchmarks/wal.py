@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -245,10 +244,15 @@ def peak(path: Path, root: Path) -> float:
 def _compact_and_tell(path: str) -> None:
     config = LogConfig(durability=Durability.OS, reserve_bytes=0, segment_records_max=50_000)
     with Log.open(path, config) as log:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        before = peak_bytes()
         log.compact(CompactionPolicy(dead_fraction_min=0))
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"bytes": (after - before) * 1024}))
+        print(json.dumps({"bytes": peak_bytes() - before}))
+
+
+def peak_bytes() -> int:
+    """Return the highest memory use of this process. (`getrusage` would remember that of the parent.)"""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line)
 
 
 # ---------------------------------------------------------------------- waltool

@@ -50,7 +50,7 @@ class Output:
         self.as_json = as_json
         self.quiet = quiet
         self.to_terminal = self.stream.isatty()
-        self.color = not as_json and (self._color_default() if color is None else color)
+        self.color = self._color_default() if color is None else color
         self.columns = None if full else width_wanted or self._columns_default()
         self.seq_width = 1
 

@@ -58,6 +58,11 @@ class Column:
         if total != self._total:
             raise CorruptLog(f"the lengths in a block add up to {total}, not {self._total}")
 
+    @property
+    def nbytes(self) -> int:
+        """How long all pieces are together."""
+        return self._total if self._dense else int(self.lengths.sum(dtype=np.int64))
+
     def pieces(self) -> list[bytes]:
         """Return every piece. Reading them off a stream is twice as fast as slicing."""
         if not self._dense:
@@ -85,9 +90,9 @@ class Column:
                 return list(map(stream.read, self.lengths.tolist()))
         return [piece.decode() for piece in self.pieces()]
 
-    def pick(self, which: Mask | slice) -> Column:
-        """Keep some of the pieces."""
-        return Column(self.buf, self.lengths[which], 0, 0, self.starts[which])
+    def pick(self, which: Ints | slice, lengths: Lengths) -> Column:
+        """Keep some of the pieces, given their lengths."""
+        return Column(self.buf, lengths, 0, 0, self.starts[which])
 
 
 class Batch:
@@ -183,7 +188,7 @@ class Batch:
         """Keep the entries that `mask` picks; the others become holes."""
         if bool(mask.all()):
             return self
-        return self._pick(mask, self.first, self.last)
+        return self._pick(np.flatnonzero(mask), self.first, self.last)
 
     def updates(self) -> Batch:
         """Keep what a handler sees: no control entries."""
@@ -196,9 +201,11 @@ class Batch:
         low, high = np.searchsorted(self.seq, np.array([first, last + 1], np.uint64)).tolist()
         return self._pick(slice(low, high), max(first, self.first), min(last, self.last))
 
-    def _pick(self, which: Mask | slice, first: int, last: int) -> Batch:
-        keys, bodies = self.key_column.pick(which), self.body_column.pick(which)
-        return Batch(first, last, self.entries[which], keys, bodies)
+    def _pick(self, which: Ints | slice, first: int, last: int) -> Batch:
+        entries = self.entries[which]
+        keys = self.key_column.pick(which, entries["key_len"])
+        bodies = self.body_column.pick(which, entries["body_len"])
+        return Batch(first, last, entries, keys, bodies)
 
     def block(self) -> Block:
         """Put the entries into one block of their own, checksums untouched."""

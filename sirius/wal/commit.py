@@ -137,7 +137,13 @@ class GroupCommit(Generic[Item]):
                 self._pending = []
             if not group:
                 return
-            self._guarded(group)
+            before = self.durable
+            try:
+                self._guarded(group)
+            except BaseException:
+                if self.durable > before:
+                    self._tell(self.durable)
+                raise
             with self.changed:
                 self._pending_bytes -= size
                 self.durable = point

@@ -219,20 +219,18 @@ class Reblocker:
 
     def add(self, batch: Batch) -> Iterator[Block]:
         """Take the records of a batch, which lies behind those before; yield blocks that are full."""
-        for part in self._parts(batch):
-            if (
-                self._records
-                and self._size(self._bytes + record_bytes(part.entries)) > self.bytes_max
-            ):
+        for part, size in self._parts(batch):
+            if self._records and self._size(self._bytes + size) > self.bytes_max:
                 yield self._block()
-            self._take(part)
+            self._take(part, size)
             if self._records >= BLOCK_RECORDS or self._bytes >= BLOCK_BYTES:
                 yield self._block()
 
-    def _parts(self, batch: Batch) -> Iterator[Batch]:
+    def _parts(self, batch: Batch) -> Iterator[tuple[Batch, int]]:
         """Split a batch until every part fits into a block; that of one record always does."""
-        if len(batch) <= 1 or self._size(record_bytes(batch.entries)) <= self.bytes_max:
-            yield batch
+        size = record_bytes(batch.entries)
+        if len(batch) <= 1 or self._size(size) <= self.bytes_max:
+            yield batch, size
             return
         middle = int(batch.seq[len(batch) // 2])
         yield from self._parts(batch.between(batch.first, middle - 1))
@@ -242,13 +240,13 @@ class Reblocker:
     def _size(payload: int) -> int:
         return HEADER_BYTES + payload + -payload % ALIGN
 
-    def _take(self, batch: Batch) -> None:
+    def _take(self, batch: Batch, size: int) -> None:
         if len(batch):
             self._entries.append(batch.entries)
             self._keys.append(batch.key_column.blob())
             self._bodies.append(batch.body_column.blob())
         self._records += len(batch)
-        self._bytes += record_bytes(batch.entries)
+        self._bytes += size
         self._last = batch.last
 
     def finish(self) -> Iterator[Block]:
@@ -257,7 +255,7 @@ class Reblocker:
             yield self._block()
 
     def _block(self) -> Block:
-        entries = np.concatenate(self._entries) if self._entries else np.zeros(0, ENTRY)
+        entries = joined(self._entries)
         block = seal(self.next_first, self._last, entries, self._keys, self._bodies)
         self.next_first = self._last + 1
         self._entries, self._keys, self._bodies = [], [], []
@@ -265,10 +263,16 @@ class Reblocker:
         return block
 
 
-def record_bytes(entries: Entries) -> int:
+def joined(parts: Sequence[Entries]) -> Entries:
+    """Put entries end to end. By bytes: numpy would compare the record types field by field each time."""
+    return np.frombuffer(b"".join(part.tobytes() for part in parts), ENTRY)
+
+
+def record_bytes(entries: Entries, which: Mask | slice = slice(None)) -> int:
     """Return how many bytes records take in a segment, blocks' headers aside."""
-    payload = entries["key_len"].sum(dtype=np.int64) + entries["body_len"].sum(dtype=np.int64)
-    return len(entries) * ENTRY_BYTES + int(payload)
+    keys, bodies = entries["key_len"][which], entries["body_len"][which]
+    payload = keys.sum(dtype=np.int64) + bodies.sum(dtype=np.int64)
+    return len(keys) * ENTRY_BYTES + int(payload)
 
 
 def kept(batches: Iterator[Batch], live: Mask, dropped: Ints) -> Iterator[Batch]:

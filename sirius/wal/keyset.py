@@ -129,16 +129,19 @@ class KeySet:
         if not len(hashes):
             return
         self._runs.append(hashes)
-        while len(self._runs) > 1 and len(self._runs[-1]) * 2 > len(self._runs[-2]):
+        while len(self._runs) > 1 and len(self._runs[-1]) * 4 > len(self._runs[-2]):
             newer, older = self._runs.pop(), self._runs.pop()
             self._runs.append(_merge(older, newer))
 
 
 def _find_in(run: Hashes, hashes: Hashes) -> Mask:
-    found = np.zeros(len(hashes), np.bool_)
-    rows = np.arange(len(hashes))
     at = np.searchsorted(run.high, hashes.high)
-    # One round does, unless two keys share their upper 64 bits.
+    near = np.minimum(at, len(run) - 1)
+    same = run.high[near] == hashes.high
+    found: Mask = same & (run.low[near] == hashes.low)
+    # That does, unless two keys share their upper 64 bits.
+    rows = np.flatnonzero(same & ~found)
+    at = at[rows] + 1
     while len(rows):
         inside = at < len(run)
         rows, at = rows[inside], at[inside]

@@ -14,6 +14,7 @@ import numpy as np
 
 from sirius.wal.batch import Batch, Mask
 from sirius.wal.block import ENTRY, Entries, Ints
+from sirius.wal.compaction import joined
 from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
 
 _HASH_ROWS: Final = 16_384
@@ -59,11 +60,11 @@ class NewestFirst:
             hashes.append(self._hasher.hash(entries, keys))
             parts.append(entries)
             on_entries(entries)
-        found = newest(joined := Hashes.join(hashes))
-        unique = joined.take(found.rows)
+        found = newest(every := Hashes.join(hashes))
+        unique = every.take(found.rows)
         superseded = self.seen.find(unique)
         self.seen.add(unique.take(~superseded))
-        return SegmentRows(_joined(parts), unique, found.rows, found.counts, superseded)
+        return SegmentRows(joined(parts), unique, found.rows, found.counts, superseded)
 
 
 def _grouped(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
@@ -81,9 +82,4 @@ def _grouped(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
 
 
 def _entries_of(batches: list[Batch]) -> Entries:
-    return _joined([batch.entries for batch in batches])
-
-
-def _joined(parts: list[Entries]) -> Entries:
-    """Put entries end to end. By bytes: numpy would compare the record types field by field each time."""
-    return np.frombuffer(b"".join(part.tobytes() for part in parts), ENTRY)
+    return joined([batch.entries for batch in batches])

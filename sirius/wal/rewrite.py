@@ -183,7 +183,7 @@ class _Pass:
             if self.survey.throttle.should_stop():
                 raise _Stopped
             yield batch
-            size = int(batch.entries["key_len"].sum() + batch.entries["body_len"].sum())
+            size = batch.key_column.nbytes + batch.body_column.nbytes
             self.survey.throttle.spend(size)
             self.meter.advance(size)
 

@@ -20,7 +20,7 @@ from sirius.wal.keyset import Hashes
 from sirius.wal.liveness import NewestFirst, SegmentRows
 from sirius.wal.manifest import SegmentInfo, State
 from sirius.wal.record import Op
-from sirius.wal.segment import read_whole, write_whole
+from sirius.wal.segment import read_whole
 from sirius.wal.snapshot import Snapshot
 
 
@@ -40,7 +40,11 @@ class Scratch:
         remove_tree(self.fs, self.folder)
 
     def save(self, segment: SegmentId, live: Mask) -> None:
-        write_whole(self.fs, f"{self.folder}/{segment:08d}", np.packbits(live).tobytes())
+        file = self.fs.open(f"{self.folder}/{segment:08d}", "x")
+        try:
+            file.append([np.packbits(live).tobytes()])
+        finally:
+            file.close()
 
     def load(self, info: SegmentInfo) -> Mask:
         raw = read_whole(self.fs, f"{self.folder}/{info.id:08d}")
@@ -145,12 +149,13 @@ class Survey:
             tombstones.strike_all()
             return None
         tombstones.strike(rows.unique)
-        alone = ~rows.superseded & (rows.rows == 1)
-        tombstones.add(rows.unique.take(alone), rows.entries[rows.newest_row[alone]])
+        if self.policy.drop_deletes_upto:
+            alone = ~rows.superseded & (rows.rows == 1)
+            tombstones.add(rows.unique.take(alone), rows.entries[rows.newest_row[alone]])
         live = self._live(rows)
         if info.state != State.ACTIVE:
             self.scratch.save(info.id, live)
-        return SegmentStats(info, int(live.sum()), record_bytes(rows.entries[live]))
+        return SegmentStats(info, int(live.sum()), record_bytes(rows.entries, live))
 
     def _live(self, rows: SegmentRows) -> Mask:
         live = rows.live

@@ -201,10 +201,13 @@ def test_a_part_of_a_group_that_was_sealed_counts_as_written() -> None:
     disk = Filling(None)
     disk.put("a")
     disk.fs.capacity_bytes = disk.fs.used_bytes + 4500
+    told = list[int]()
+    disk.log.on_durable(told.append)
     blocks = [disk.log.put(f"group{n}", bytes(400)) for n in range(20)]
     with pytest.raises(DiskFull):
         disk.log.flush()
     durable = disk.log.durable_seq
+    assert told == [durable]
     assert 1 < durable < blocks[-1]
     assert durable == disk.log.manifest.active.first - 1
     disk.fs.capacity_bytes = None

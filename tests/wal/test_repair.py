@@ -693,6 +693,8 @@ def wreckage() -> Iterator[MemoryFileSystem]:
             fs.cut(data(infos[1].id), rng.randrange(500))
         if n % 5 == 0:
             fs.remove(index(infos[0].id))
+        if n % 6 == 1:
+            torn(fs)
         yield fs
 
 
@@ -725,8 +727,7 @@ def test_a_dry_run_does_not_even_make_the_lock_file() -> None:
 
 def torn(fs: MemoryFileSystem) -> None:
     active = manifest(fs).active
-    raw = fs.read_bytes(data(active.id))
-    fs.write_bytes(data(active.id), raw + raw[112:200])
+    fs.write_bytes(data(active.id), fs.read_bytes(data(active.id)) + b"SBLK" + bytes(60))
 
 
 def scenario(name: str) -> MemoryFileSystem:

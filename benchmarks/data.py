@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import islice
 
 from sirius.wal import Durability, Log, LogConfig, Op, Update
 
@@ -30,7 +31,7 @@ def updates(
 
 def batched(source: Iterator[Update], size: int) -> Iterator[list[Update]]:
     """Cut a stream into lists."""
-    while batch := [update for update, _ in zip(source, range(size), strict=False)]:
+    while batch := list(islice(source, size)):
         yield batch
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from benchmarks.data import DELETES, make_log, updates
+from benchmarks.data import DELETES, batched, make_log, updates
 from benchmarks.figures import Figure, in_turns, say, seconds
 from benchmarks.peers import Offsets, compact_rows, raw_write, write_rows
 from sirius.wal import (
@@ -134,10 +134,9 @@ def lookup(root: Path) -> Iterator[Figure]:
 def append(root: Path) -> Iterator[Figure]:
     say("appending")
     source = updates(RECORDS // 2, RECORDS)
-    blocks, first = [], 1
-    while chunk := [update for update, _ in zip(source, range(BLOCK), strict=False)]:
-        blocks.append(encode(first, chunk, 1))
-        first = blocks[-1].last + 1
+    blocks = [
+        encode(1 + number * BLOCK, batch, 1) for number, batch in enumerate(batched(source, BLOCK))
+    ]
     raw = [block.raw for block in blocks]
 
     def ours() -> None:

@@ -88,7 +88,7 @@ def test_a_service_that_fails_now_and_then_gets_everything(here: Path, waltool: 
     assert summary["puts"] + summary["deletes"] == 150
     assert summary["failed"] == 0
     assert summary["retries"] > 25
-    assert len(service.requests) == 150 + summary["retries"]
+    assert len(service.requests) >= 150 + summary["retries"]
 
 
 def test_an_answer_that_is_lost_does_no_harm(here: Path, waltool: Waltool) -> None:

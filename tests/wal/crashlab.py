@@ -14,14 +14,15 @@ import itertools
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from unittest.mock import patch
 
 from sirius.errors import CorruptLog
-from sirius.testing import CrashMode, MemoryFileSystem, SimulatedCrash
+from sirius.testing import MemoryFileSystem, Operation, SimulatedCrash
+from sirius.testing._gate import Gate
 from sirius.wal import Durability, Log, LogConfig
 from sirius.wal.segment import INDEX
 from tests.wal.bookkeeping import NOW_US, ROOT, Books, Writer, goes_on, open_log, promise
@@ -40,60 +41,79 @@ def steady() -> Iterator[None]:
 
 @dataclass
 class Crash:
-    """A run that ended at a numbered call."""
+    """A run that ended at a numbered call: in front of it, or half-way through an append."""
 
     fs: MemoryFileSystem
     books: Books
     workload: str
     config: LogConfig
     at: int
-    how: CrashMode
+    half_way: bool = False
 
     def __str__(self) -> str:
-        call = " ".join(self.fs.operations[self.at - 1])
-        return f"{self.workload!r}, {self.config.durability}, call {self.at} {self.how}: {call}"
+        calls = [*self.fs.operations, ("end",)]
+        how = "in" if self.half_way else "before"
+        return f"{self.workload!r}, {self.config.durability}, {how} call {self.at} {calls[self.at - 1]}"
+
+
+class Watched(Gate):
+    """Tells of every numbered call before it happens."""
+
+    before_call: Callable[[], None] = staticmethod(lambda: None)
+
+    def admit_change(
+        self, operation: Operation, path: str, partly: Callable[[], object] | None = None
+    ) -> None:
+        self.before_call()
+        super().admit_change(operation, path, partly)
 
 
 def crashes(workload: str, config: LogConfig) -> Iterator[Crash]:
-    """Yield the crash at every call of the last operation; of an append also the one half-way."""
-    begin, end, appends = _calls(workload, config)
-    for at in range(begin + 1, end + 1):
-        yield _crash(workload, config, at, "before")
-        if at in appends:
-            yield _crash(workload, config, at, "partial")
+    """Yield the crash at every call of the last operation, and the one when it is done.
 
-
-def _calls(workload: str, config: LogConfig) -> tuple[int, int, set[int]]:
-    fs = MemoryFileSystem()
+    One run does for all that come in front of a call: the disk is cloned there. A crash half-way
+    through an append takes a run of its own.
+    """
+    found: list[Crash] = []
+    fs, gate = MemoryFileSystem(), Watched()
+    fs._gate = gate
     writer = Writer(fs, config)
-    begin = _run(fs, writer, workload)
-    calls = fs.operations
-    return begin, len(calls), {at for at, call in enumerate(calls, 1) if call[0] == "append"}
+
+    def note() -> None:
+        books = replace(writer.books, issued=list(writer.books.issued))
+        found.append(Crash(fs.clone(), books, workload, config, len(fs.operations) + 1))
+
+    _begin(fs, writer, workload)
+    gate.before_call = note
+    writer.run(workload[-1])
+    note()
+    for crash in found:
+        yield crash
+        if crash.at <= len(fs.operations) and fs.operations[crash.at - 1][0] == "append":
+            yield _half_way(workload, config, crash.at)
 
 
-def _crash(workload: str, config: LogConfig, at: int, how: CrashMode) -> Crash:
-    fs = MemoryFileSystem(crash_at=at, crash_mode=how)
+def _half_way(workload: str, config: LogConfig, at: int) -> Crash:
+    fs = MemoryFileSystem(crash_at=at, crash_mode="partial")
     writer = Writer(fs, config)
     try:
-        _run(fs, writer, workload)
+        _begin(fs, writer, workload)
+        writer.run(workload[-1])
     except SimulatedCrash:
-        return Crash(fs, writer.books, workload, config, at, how)
+        return Crash(fs, writer.books, workload, config, at, half_way=True)
     raise AssertionError(f"{workload!r} has no call {at}: it does not run the same way twice")
 
 
-def _run(fs: MemoryFileSystem, writer: Writer, workload: str) -> int:
-    """Run a workload; return how many calls were made before its last operation.
+def _begin(fs: MemoryFileSystem, writer: Writer, workload: str) -> None:
+    """Run a workload up to its last operation.
 
-    Where a dash stands in front of the last operation, all names are on disk by then: the system
-    had the time. What a crash may leave of that operation can then be listed completely.
+    Where a dash stands in front of that one, all names are on disk by then: the system had the
+    time. What a crash may leave of the operation can then be listed completely.
     """
-    before, last = workload[:-1], workload[-1]
+    before = workload[:-1]
     writer.run(before.removesuffix("-"))
     if before.endswith("-"):
         _sync_names(fs, ROOT)
-    begin = len(fs.operations)
-    writer.run(last)
-    return begin
 
 
 def _sync_names(fs: MemoryFileSystem, folder: str) -> None:

@@ -217,11 +217,14 @@ def test_a_part_of_a_group_that_was_sealed_counts_as_written() -> None:
     assert [record.seq for record in disk.log.records()][-1] == durable
 
 
-def test_what_was_refused_does_not_come_back_with_a_power_loss() -> None:
+@pytest.mark.parametrize("durability", [Durability.FSYNC, Durability.MEMORY])
+def test_what_was_refused_does_not_come_back_with_a_power_loss(durability: Durability) -> None:
     states = 0
     for room in range(150, 700, 50):
-        disk = Filling(None)
+        disk = Filling(None, mode(durability, ROOMY))
         disk.put("a")
+        disk.reopened()
+        disk.books.closed = 1
         disk.fs.capacity_bytes = disk.fs.used_bytes + room
         for number in range(5):
             disk.log.put(f"refused{number}", bytes(100))
@@ -230,7 +233,7 @@ def test_what_was_refused_does_not_come_back_with_a_power_loss() -> None:
         for state in disk.fs.crash_states(50):
             states += 1
             state.capacity_bytes = None
-            with open_log(state, ROOMY) as log:
+            with open_log(state, disk.config) as log:
                 assert disk.books.check(log) == 1
     assert states > 20
 

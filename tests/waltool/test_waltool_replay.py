@@ -255,13 +255,16 @@ def test_an_interrupted_run_goes_on_where_it_was(
             first = waltool(quick(f"--resume done --json log {url}"))
         summary = json.loads(first.out)
         assert (first.code, summary["interrupted"]) == (130, True)
-        assert 1 <= summary["done"] < 170
-        assert json.loads((here / "done").read_text()) == {"url": url, "done": summary["done"]}
+        # The request that was held back may have been answered before the run ended, or not.
+        assert 0 <= summary["done"] < 170
+        if summary["done"]:
+            assert json.loads((here / "done").read_text()) == {"url": url, "done": summary["done"]}
         sent = len(service.requests)
         assert waltool(quick(f"--resume done --json log {url}")).code == 0
-        assert len(service.requests) - sent == 300 - summary["done"]
+        again = len(service.requests) - sent
+        assert again in (300 - summary["done"], 301 - summary["done"])
         assert waltool(quick(f"--resume done --json log {url}")).code == 0
-    assert len(service.requests) - sent == 300 - summary["done"]
+    assert len(service.requests) - sent == again
     assert json.loads((here / "done").read_text())["done"] == 300
     assert service.state == {update.key.decode(): b"x" for update in made}
     assert not list(here.glob("*.writing"))

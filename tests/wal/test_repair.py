@@ -430,6 +430,19 @@ def test_the_numbers_of_a_damaged_active_segment_are_not_given_again() -> None:
         assert log.next_seq == last + 1
 
 
+def test_in_a_copy_segments_still_bear_the_id_of_the_log_that_they_come_from() -> None:
+    fs = made()
+    active, last = manifest(fs).active, records(fs)[-1].seq
+    fs.copy_tree(ROOT, "copy")
+    assert records(fs, "copy") == records(fs)
+    path = f"copy/segments/{active.name}/data"
+    fs.flip(path, 20)
+    fs.zero(path, fs.read_bytes(path).rindex(b"SBLK"), 100)
+    fs.write_bytes(f"copy/segments/{active.name}/index", b"")
+    # Only the marks know of the last record, and they bear the id of the log that was copied.
+    assert repair("copy", fs=fs, config=CONFIG).lost == [(last, last)]
+
+
 # ---------------------------------------------------------------------- index files
 
 

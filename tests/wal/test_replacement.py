@@ -90,6 +90,16 @@ def test_neighbours_are_replaced_together_and_split_anew() -> None:
     assert log.next_seq == 15
 
 
+def test_segments_are_split_by_bytes_too() -> None:
+    fs = MemoryFileSystem()
+    filled(puts(14), fs).close()
+    with open_log(fs, replace(CONFIG, segment_records_max=99, segment_bytes_max=500)) as log:
+        log.replace(1, 12, list(log.blocks(1, 12)))
+        assert len(log.manifest.segments) > 6
+        assert all(info.bytes <= 500 + 48 for info in log.manifest.segments if info.records > 1)
+        assert state(log) == state_of(puts(14))
+
+
 def test_a_block_larger_than_a_segment_gets_one_of_its_own() -> None:
     log = filled(puts(14))
     updates = [Update(op, key.encode(), body) for op, key, body in puts(8)]

@@ -1,8 +1,8 @@
 """What compaction keeps: foretold without touching the log, and done on the way to a new one.
 
-A pass over a log in place is `sirius.wal.rewrite`. This is for the other two cases. Both go once over the log to find
-the newest record of each key (`waltool.newest`). To foretell a pass, they go by the plan that the pass would make; to
-write a new log, all that is dead is left out, since there is no segment whose rewriting could be spared.
+A pass over a log in place is `sirius.wal.compaction.rewrite`. This is for the other two cases. Both go once over the
+log to find the newest record of each key (`waltool.newest`). To foretell a pass, they go by the plan that the pass
+would make; to write a new log, all that is dead is left out, since there is no segment whose rewriting could be spared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from sirius.wal import Batch, CompactionPolicy, LogConfig, Op, SegmentInfo, State
 from sirius.wal.batch import Mask
 from sirius.wal.block import ENTRY_BYTES, HEADER_BYTES
-from sirius.wal.compaction import BLOCK_RECORDS, Rewrite, SegmentStats, plan
+from sirius.wal.compaction.plan import BLOCK_RECORDS, Rewrite, SegmentStats, plan
 from sirius.wal.frames import FILE_HEADER_BYTES, MARK_BYTES
 from sirius.wal.segment import DATA
 from waltool.newest import NewestTable, Rows, live

@@ -22,7 +22,7 @@ import numpy as np
 from sirius.errors import InvalidRecord
 from sirius.wal import Block, Op, Update
 from sirius.wal.block import ENTRY, assemble
-from sirius.wal.compaction import BLOCK_BYTES, BLOCK_RECORDS
+from sirius.wal.compaction.plan import BLOCK_BYTES, BLOCK_RECORDS
 from sirius.wal.record import DEFAULT_LIMITS, check_updates, key_bytes
 from waltool.exporting import FIELDS, arrow
 from waltool.params import OPERATIONS, moment

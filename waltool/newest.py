@@ -1,7 +1,7 @@
 """Which record is the newest of its key, for logs that can only be read forwards.
 
-`sirius.wal.liveness` answers the same question for segments that are read from the newest to the oldest; here one pass
-from the front does, at some 40 bytes a distinct key. Keys are told apart by the same 96-bit hashes.
+`sirius.wal.compaction.liveness` answers the same question for segments that are read from the newest to the oldest;
+here one pass from the front does, at some 40 bytes a distinct key. Keys are told apart by the same 96-bit hashes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sirius.wal import Batch, Op
 from sirius.wal.batch import Mask
 from sirius.wal.block import ENTRY_BYTES, Entries, Ints
-from sirius.wal.keyset import Hashes, KeyHasher, newest
+from sirius.wal.compaction.keyset import Hashes, KeyHasher, newest
 
 ROW: Final = np.dtype(
     [("seq", "<i8"), ("ts", "<i8"), ("size", "<i8"), ("op", "u1"), ("older", "?")]

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from sirius.errors import UsageError
 from sirius.types import Seq
 from sirius.wal import Batch, Durability, Log, LogConfig, OsFileSystem
-from sirius.wal.compaction import Reblocker
+from sirius.wal.compaction.plan import Reblocker
 from sirius.wal.fs import remove_tree
 
 _WRITING = ".writing"

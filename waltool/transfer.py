@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from sirius.errors import InvalidRecord, UsageError
 from sirius.wal import Batch, Block, LogConfig, OsFileSystem
+from sirius.wal.compaction.rewrite import reblocked
 from sirius.wal.record import CONTROL_FROM
-from sirius.wal.rewrite import reblocked
 from sirius.wal.single import write_single
 from waltool.ancestry import (
     EVENTS_PER_SEGMENT,

@@ -9,14 +9,14 @@
 
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
-from sirius.wal.compaction import CompactionPolicy, CompactionResult
+from sirius.wal.compaction.plan import CompactionPolicy, CompactionResult
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.log import Log
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.reader import LogReader
 from sirius.wal.record import Limits, Op, Record, Update
-from sirius.wal.repair import RepairReport, repair
+from sirius.wal.repair.repair import RepairReport, repair
 from sirius.wal.snapshot import Snapshot
 from sirius.wal.state import Difference, StateDigest, diff, state_digest
 

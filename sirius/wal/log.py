@@ -29,21 +29,21 @@ from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
 from sirius.wal.commit import GroupCommit
-from sirius.wal.compaction import CompactionPolicy, CompactionResult
+from sirius.wal.compaction.plan import CompactionPolicy, CompactionResult
+from sirius.wal.compaction.rewrite import compact
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.fs import FileSystem, OsFileSystem, is_full, remove_tree
 from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import Op, Record, Update, key_bytes
 from sirius.wal.recovery import recover_active
-from sirius.wal.replacement import replace
+from sirius.wal.repair.replacement import replace
 from sirius.wal.reserve import Reserve
-from sirius.wal.rewrite import compact
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
 from sirius.wal.store import RESERVE, Retirement, Store
 from sirius.wal.truncate import fill, shortened
-from sirius.wal.verify import Report, verify
+from sirius.wal.verify.verify import Report, verify
 
 OnCorrupt = Literal["raise", "quarantine"]
 _INDEX_LAG = 256

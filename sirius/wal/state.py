@@ -23,7 +23,7 @@ from crc32c import crc32c
 from sirius.errors import UsageError
 from sirius.types import Seq
 from sirius.wal.batch import Batch
-from sirius.wal.liveness import NewestFirst
+from sirius.wal.compaction.liveness import NewestFirst
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.record import Op
 

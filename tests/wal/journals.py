@@ -12,7 +12,7 @@ from sirius.testing import MemoryFileSystem
 from sirius.types import Ballot
 from sirius.wal import Batch, Block, Durability, FileSystem, Update, encode
 from sirius.wal.journal import Journal
-from sirius.wal.journal_file import NO_BALLOT
+from sirius.wal.journal.file import NO_BALLOT
 from sirius.wal.record import Op
 
 UID = 0xC0FFEE

@@ -105,7 +105,7 @@ def test_every_cut_point_of_a_longer_history(seed: int) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(100, 1000 if SOAK else 140))
+@pytest.mark.parametrize("seed", range(100, 1000 if SOAK else 116))
 def test_every_cut_point_of_many_histories(seed: int) -> None:
     every_cut_point(seed, 400)
 
@@ -139,7 +139,7 @@ def test_deletes_do_not_come_back_across_crashes_and_quarantines(seed: int) -> N
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", range(1000, 20_000 if SOAK else 1150))
+@pytest.mark.parametrize("seed", range(1000, 20_000 if SOAK else 1060))
 def test_deletes_do_not_come_back_in_many_ordeals(seed: int) -> None:
     Ordeal(seed).run(passes=16)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sirius.errors import UsageError
 from sirius.types import SegmentId, Seq
 from sirius.wal import CompactionPolicy, SegmentInfo, State
-from sirius.wal.compaction import Rewrite, SegmentStats, plan
+from sirius.wal.compaction.plan import Rewrite, SegmentStats, plan
 
 BYTES_MAX: Final = 1000
 RECORDS_MAX: Final = 100

@@ -24,8 +24,8 @@ from sirius.errors import (
 from sirius.testing import MemoryFileSystem
 from sirius.types import Ballot
 from sirius.wal import Durability, Limits, OsFileSystem
-from sirius.wal.journal import NOTES_MAX, Journal
-from sirius.wal.journal_file import NO_BALLOT, NOTE_BYTES_MAX, Frame, Kind
+from sirius.wal.journal.file import NO_BALLOT, NOTE_BYTES_MAX, Frame, Kind
+from sirius.wal.journal.journal import NOTES_MAX, Journal
 from tests.wal.journals import (
     FOLDER,
     PATH,
@@ -325,7 +325,7 @@ def test_the_thread_tells_what_is_durable(tmp_path: Path) -> None:
 def test_too_much_waiting_is_written_without_being_asked(
     fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sirius.wal.journal._WAITING_BYTES_MAX", 10_000)
+    monkeypatch.setattr("sirius.wal.journal.journal._WAITING_BYTES_MAX", 10_000)
     with opened(fs) as journal:
         for slot in range(1, 100):
             ticket = journal.accept(B[1], values(slot, slot, "a", size=500))

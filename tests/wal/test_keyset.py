@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sirius.wal.batch import Batch
 from sirius.wal.block import Entries, encode
-from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
+from sirius.wal.compaction.keyset import Hashes, KeyHasher, KeySet, newest
 from sirius.wal.record import Op, Update
 
 KEYS = st.lists(st.binary(min_size=1, max_size=90).map(lambda raw: raw.hex().encode()), min_size=1)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sirius.wal import Batch, Op, Update, encode
 from sirius.wal import liveness as liveness_module
 from sirius.wal.block import Entries
-from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
-from sirius.wal.liveness import NewestFirst
+from sirius.wal.compaction.keyset import Hashes, KeyHasher, KeySet, newest
+from sirius.wal.compaction.liveness import NewestFirst
 from tests.wal.bookkeeping import EAGER, state_of
 from tests.wal.histories import History, entries, written
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sirius.errors import InvariantViolation
-from sirius.wal.pvalues import PValues, Span
+from sirius.wal.journal.pvalues import PValues, Span
 
 ranges = st.tuples(st.integers(1, 25), st.integers(0, 12)).map(lambda r: (r[0], r[0] + r[1]))
 puts = st.tuples(st.just("put"), ranges)

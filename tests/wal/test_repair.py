@@ -30,7 +30,7 @@ from sirius.wal import (
 )
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.manifest import Manifest
-from sirius.wal.repair import What, rebuild_manifest
+from sirius.wal.repair.repair import What, rebuild_manifest
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.store import Store
 

@@ -18,9 +18,9 @@ from sirius.wal.frames import FILE_HEADER_BYTES, MARK_BYTES, FileHeader, FileKin
 from sirius.wal.index import encode_row, row_of
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.record import Op, Record, Update
-from sirius.wal.salvage import Salvage, salvage
+from sirius.wal.repair.salvage import Salvage, salvage
+from sirius.wal.repair.wreck import Wreck
 from sirius.wal.segment import Segment, SegmentWriter
-from sirius.wal.wreck import Wreck
 
 UID = 0x5EED
 FOLDER = "segment"

@@ -15,10 +15,10 @@ import pytest
 from sirius.testing import MemoryFileSystem
 from sirius.types import Seq
 from sirius.wal import CompactionPolicy, Log, LogConfig, Op
-from sirius.wal.liveness import SegmentRows
+from sirius.wal.compaction.liveness import SegmentRows
+from sirius.wal.compaction.survey import Survey, Tombstones
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.manifest import State as SegmentState
-from sirius.wal.survey import Survey, Tombstones
 from tests.wal.bookkeeping import EAGER, NOW_US, SMALL, Issued
 from tests.wal.histories import History, updates, written
 

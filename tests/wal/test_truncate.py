@@ -25,7 +25,7 @@ from sirius.wal import (
 )
 from sirius.wal.store import Store
 from sirius.wal.truncate import shortened
-from sirius.wal.verify import Severity, verify
+from sirius.wal.verify.verify import Severity, verify
 
 CONFIG = LogConfig(background=False, segment_records_max=3, reserve_bytes=0, retire_after_s=600.0)
 RECORDS = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from sirius.wal import (
     Log,
     LogConfig,
     LogReader,
+    Manifest,
     Op,
     OsFileSystem,
     Record,
@@ -26,7 +28,7 @@ from sirius.wal import (
 )
 from sirius.wal.block import HEADER, Header
 from sirius.wal.store import Store
-from sirius.wal.verify import Finding, Report, Severity, verify
+from sirius.wal.verify.verify import Finding, Report, Severity, verify
 
 CONFIG = LogConfig(
     durability=Durability.FSYNC, background=False, segment_records_max=4, reserve_bytes=0
@@ -257,6 +259,14 @@ def test_damage_up_to_the_end_of_a_segment(log: Path) -> None:
     assert report.records == 6
 
 
+def test_a_mark_behind_the_last_block_is_checked_too(log: Path) -> None:
+    path = data(log, 1)
+    last, mark = places(path, b"SBLK")[-1], places(path, b"SMRK")[-1]
+    flip(path, last + 120)
+    flip(path, mark + 20)
+    assert [finding.offset for finding in check(log).findings] == [last, mark]
+
+
 def test_a_damaged_segment_does_not_hide_the_next(log: Path) -> None:
     flip(data(log, 1), 3)
     flip(data(log, 2), places(data(log, 2), b"SBLK")[0] + 70)
@@ -277,6 +287,17 @@ def test_a_torn_tail_is_a_warning_and_for_a_live_log_a_note(log: Path) -> None:
     with Log.open(log, CONFIG):
         pass
     assert check(log).findings == []
+
+
+def test_behind_damage_a_torn_tail_is_judged_by_the_last_good_mark(log: Path) -> None:
+    path = data(log, 2)
+    first, second = places(path, b"SBLK")
+    end = next(at for at in places(path, b"SMRK") if at > second)
+    unfinished = bytes(64) + encode(8, updates(8), 0).raw
+    path.write_bytes(path.read_bytes()[:end] + unfinished)
+    flip(path, first)
+    severities = [(finding.offset, finding.severity) for finding in check(log).findings]
+    assert severities == [(first, Severity.ERROR), (end, Severity.WARNING)]
 
 
 # ---------------------------------------------------------------------- files and manifests
@@ -325,6 +346,24 @@ def index_ahead_of_the_data(log: Path) -> None:
         file.write(b"\0" * 48)
 
 
+def rewrite_manifest(log: Path, change: Callable[[Manifest], Manifest]) -> None:
+    store = Store(OsFileSystem(), str(log))
+    path = Path(store.manifest_path(store.versions()[0]))
+    path.write_bytes(change(store.load()).encode())
+
+
+def another_index_checksum(log: Path) -> None:
+    def change(manifest: Manifest) -> Manifest:
+        first, second = manifest.segments
+        return replace(manifest, segments=(replace(first, index_crc=7), second))
+
+    rewrite_manifest(log, change)
+
+
+def used_segment_id(log: Path) -> None:
+    rewrite_manifest(log, lambda manifest: replace(manifest, next_segment=SegmentId(1)))
+
+
 def stranger(log: Path) -> None:
     (log / "notes.txt").write_text("mine")
 
@@ -370,6 +409,11 @@ def renamed_manifest(log: Path) -> None:
             index_ahead_of_the_data,
             "warning segments/00000002/index 96 the index does not match the data",
         ),
+        (
+            another_index_checksum,
+            "error segments/00000001/index None its checksum is not the one that the manifest holds",
+        ),
+        (used_segment_id, "error manifests/0000000002 None manifest 2: "),
         (stranger, "note notes.txt None not a part of the log"),
         (
             crashed_build,
@@ -390,6 +434,11 @@ def test_what_is_wrong_with_files(damage: Callable[[Path], None], expected: str,
 def test_half_an_index_entry_of_the_active_segment_is_ordinary(log: Path) -> None:
     half_an_index_entry(log)
     assert check(log).findings == []
+
+
+def test_the_index_of_a_live_log_may_be_ahead_of_what_was_read(log: Path) -> None:
+    index_ahead_of_the_data(log)
+    assert check(log, live=True).findings == []
 
 
 def test_what_a_live_writer_may_be_making_is_a_note(log: Path) -> None:

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from sirius.wal import Block, Log, LogConfig, Op, OsFileSystem, Update, encode
 from sirius.wal.block import ENTRY, HEADER_BYTES, checksums, seal
 from sirius.wal.store import Store
-from sirius.wal.verify import Finding, Severity, verify
+from sirius.wal.verify.verify import Finding, Severity, verify
 
 CONFIG = LogConfig(background=False, reserve_bytes=0)
 
@@ -63,7 +63,7 @@ WRONG = "has an operation, a key or a body that cannot be"
 FORGED = {
     "order": (forged(assign("seq", 2, 1)), "sequence numbers do not increase within 1 to 2"),
     "twice": (forged(assign("seq", 2, 2)), "sequence numbers do not increase within 1 to 2"),
-    "outside": (forged(assign("seq", 1, 3)), "sequence numbers do not increase within 1 to 2"),
+    "outside": (forged(assign("seq", 0, 1)), "sequence numbers do not increase within 1 to 2"),
     "operation": (forged(assign("op", 1, 9)), f"entry 2 {WRONG}"),
     "no operation": (forged(assign("op", 0, 1)), f"entry 1 {WRONG}"),
     "flags": (forged(assign("flags", 0, 1)), f"entry 2 {WRONG}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from sirius.wal import Durability, Log, LogConfig, Op, Record
 from waltool.cli import COMMANDS
-from waltool.source import kind_of, open_source
+from waltool.source import AncestorSource, kind_of, open_source
 from waltool.transfer import KINDS
 
 Waltool = Callable[..., Any]
@@ -152,10 +153,14 @@ def test_numbers_are_given_again(corpus: Path, waltool: Waltool) -> None:
 # ---------------------------------------------------------------------- repair
 
 
-def test_a_log_without_any_manifest_is_repaired(corpus: Path, waltool: Waltool) -> None:
+@pytest.mark.parametrize("folder_too", [False, True])
+def test_a_log_without_any_manifest_is_repaired(
+    folder_too: bool, corpus: Path, waltool: Waltool
+) -> None:
     before = contents(corpus / "films")
-    for path in (corpus / "films" / "manifests").iterdir():
-        path.unlink()
+    shutil.rmtree("films/manifests")
+    if not folder_too:
+        os.mkdir("films/manifests")
     assert waltool("info films").code == 2
     assert waltool("repair --dry-run films").code == 0
     assert waltool("info films").code == 2
@@ -251,6 +256,15 @@ def test_what_a_diff_finds_is_what_dicts_say(corpus: Path, waltool: Waltool) -> 
     assert signs == {
         key: "+" if key not in left else "-" if key not in right else "!" for key in wanted
     }
+
+
+def test_a_segment_of_the_ancestor_is_read_alone(corpus: Path) -> None:
+    with AncestorSource("old") as source:
+        found = [
+            [seq for batch in source.segment_batches(segment) for seq in batch.seq.tolist()]
+            for segment in source.reader.segments()
+        ]
+    assert found == [[1, 2, 5], [6]]
 
 
 def test_a_quarantined_segment_has_no_digest(corpus: Path, waltool: Waltool) -> None:

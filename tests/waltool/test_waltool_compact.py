@@ -235,7 +235,7 @@ def test_ctrl_c_stops_between_segments_and_what_is_done_stays(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Log, "swap", swapping)
-    monkeypatch.setattr("sirius.wal.compaction._INPUTS_MAX", 3)
+    monkeypatch.setattr("sirius.wal.compaction.plan._INPUTS_MAX", 3)
     result = waltool("compact --json log")
     summary = json.loads(result.out)
     assert (result.code, swaps, summary["stopped"]) == (130, 1, True)

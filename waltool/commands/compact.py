@@ -12,7 +12,7 @@ from sirius.errors import UsageError
 from sirius.types import Seq
 from sirius.wal import CompactionPolicy, Log, LogConfig
 from sirius.wal.block import Ints
-from sirius.wal.compaction import Throttle, record_bytes
+from sirius.wal.compaction.plan import Throttle, record_bytes
 from sirius.wal.store import RESERVE
 from waltool.command import command as _command
 from waltool.command import log_argument

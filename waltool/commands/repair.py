@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from sirius.errors import UsageError
-from sirius.wal.repair import repair
-from sirius.wal.repair_report import Action, RepairReport, What
+from sirius.wal.repair.repair import repair
+from sirius.wal.repair.report import Action, RepairReport, What
 from sirius.wal.store import SEGMENTS
 from waltool.command import command as _command
 from waltool.command import log_argument

@@ -8,7 +8,7 @@ from sirius.errors import CorruptFile
 from sirius.wal import OsFileSystem
 from sirius.wal.single import SingleFileReader
 from sirius.wal.store import Store
-from sirius.wal.verify import Finding, Report, Severity, block_faults, verify
+from sirius.wal.verify.verify import Finding, Report, Severity, block_faults, verify
 from waltool.command import command as _command
 from waltool.command import log_argument
 from waltool.output import Output

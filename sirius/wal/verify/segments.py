@@ -21,12 +21,12 @@ from sirius.wal.block import (
     keys_fault,
     sequence_fault,
 )
-from sirius.wal.findings import Notes, Severity, span
 from sirius.wal.frames import FILE_HEADER_BYTES, Chunk, End, Walk, blocks_behind, diagnose
 from sirius.wal.index import INDEX_ENTRY, INDEX_ENTRY_BYTES, IndexRow, row_of
 from sirius.wal.manifest import State
 from sirius.wal.record import CONTROL_FROM, Op
 from sirius.wal.segment import DATA, INDEX, Segment
+from sirius.wal.verify.findings import Notes, Severity, span
 
 _NAMED_MAX: Final = 5
 

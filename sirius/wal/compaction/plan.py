@@ -3,12 +3,12 @@
 The paper compacts pairwise: for each segment it goes over all older ones, so a full pass over s segments reads s²/2 of
 them. Here a pass reads each segment once to learn what is dead in it, and a second time only if it is worth rewriting:
 
-1. **Survey** (`sirius.wal.survey`), newest segment first: a record is live if its key has not been seen yet. What is
+1. **Survey** (`.survey`), newest segment first: a record is live if its key has not been seen yet. What is
    kept in memory is 12 bytes a distinct key; which records are live goes to scratch files, one bit each.
 2. **Plan** (`plan`, pure): which neighbours to rewrite into one. A segment is worth it when enough of it is dead, or
    when it and its neighbour have become small. Rewriting a segment of which a part f is dead costs (1-f)/f bytes
    written for each byte freed; with the default of f = 0.25 that is three at worst, one when half is dead.
-3. **Rewrite** (`sirius.wal.rewrite`): live records are copied as they are, with the checksums they were born with,
+3. **Rewrite** (`.rewrite`): live records are copied as they are, with the checksums they were born with,
    into full blocks of a new segment; then one manifest swaps it in. Each swap stands on its own: a pass can stop or
    crash after any of them, and the next pass finds less to do.
 

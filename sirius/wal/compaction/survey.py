@@ -1,6 +1,6 @@
 """The survey of a compaction pass: which records are live, and which deletes may go.
 
-Goes over the log from the newest segment to the oldest, reading each once. See `sirius.wal.compaction` for the rules.
+Goes over the log from the newest segment to the oldest, reading each once. See `.plan` for the rules.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from sirius.errors import CorruptFile
 from sirius.types import SegmentId
 from sirius.wal.batch import Mask
 from sirius.wal.block import ENTRY_BYTES, Entries, Ints
-from sirius.wal.compaction import CompactionPolicy, SegmentStats, Throttle, record_bytes
+from sirius.wal.compaction.keyset import Hashes
+from sirius.wal.compaction.liveness import NewestFirst, SegmentRows
+from sirius.wal.compaction.plan import CompactionPolicy, SegmentStats, Throttle, record_bytes
 from sirius.wal.fs import FileSystem, remove_tree
-from sirius.wal.keyset import Hashes
-from sirius.wal.liveness import NewestFirst, SegmentRows
 from sirius.wal.manifest import SegmentInfo, State
 from sirius.wal.record import Op
 from sirius.wal.segment import read_whole

@@ -26,10 +26,10 @@ from sirius.wal.frames import FILE_HEADER_BYTES, FileHeader, FileKind, Walk, blo
 from sirius.wal.index import Index, row_of
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits
-from sirius.wal.salvage import salvage
+from sirius.wal.repair.salvage import salvage
+from sirius.wal.repair.wreck import Wreck, identify
 from sirius.wal.segment import DATA, Segment
 from sirius.wal.store import BUILDING, MANIFESTS, SEGMENTS, Store
-from sirius.wal.wreck import Wreck, identify
 
 _UNREADABLE = (CorruptLog, OSError, ValueError, LookupError, TypeError)
 QUARANTINE = "quarantine"

@@ -1,7 +1,7 @@
 """The acceptor's memory on disk.
 
 A Paxos acceptor may say "I promise" or "I accepted" only when it can no longer forget it, and a node may begin phase 1
-with a ballot only when it can never use that ballot again. The bytes are drawn in `sirius.wal.journal_file`; this
+with a ballot only when it can never use that ballot again. The bytes are drawn in `sirius.wal.journal.file`; this
 module is what a driver calls.
 
 **Asking and knowing.** `promise`, `use_ballot`, `accept`, `note` and `trim` put one frame each into the open group and
@@ -57,15 +57,15 @@ from sirius.wal.commit import GroupCommit
 from sirius.wal.config import Durability
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.fs import FileSystem, OsFileSystem
-from sirius.wal.journal_file import (
+from sirius.wal.journal.file import (
     Frame,
     JournalFile,
     Kind,
     Memory,
     block_fault,
 )
-from sirius.wal.journal_folder import JournalFolder
-from sirius.wal.pvalues import PValues, Span
+from sirius.wal.journal.folder import JournalFolder
+from sirius.wal.journal.pvalues import PValues, Span
 from sirius.wal.record import DEFAULT_LIMITS, Limits
 
 TRIM_BYTES_MIN: Final = 8 * 1024 * 1024

@@ -5,7 +5,7 @@ manifest says; every file header, block header, mark and payload checksum; that 
 every index file against the data; and what lies around that no manifest names. With `deep` also the checksum that
 each entry carries for life, which finds damage that happened before a block was sealed.
 
-Damage is reported and never raised, and checking goes on behind it. `sirius.wal.findings` says what is an error and
+Damage is reported and never raised, and checking goes on behind it. `.findings` says what is an error and
 what merely a warning.
 """
 
@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from sirius.errors import CorruptFile, CorruptLog, InvariantViolation, NotALog
-from sirius.wal.findings import Finding, Notes, Report, Severity, span
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits
 from sirius.wal.segment import DATA, INDEX, Segment, read_whole
-from sirius.wal.segment_check import SegmentCheck, block_faults
 from sirius.wal.store import LOCK, MANIFESTS, SEGMENTS, Store
+from sirius.wal.verify.findings import Finding, Notes, Report, Severity, span
+from sirius.wal.verify.segments import SegmentCheck, block_faults
 
 __all__ = ["Finding", "Report", "Severity", "block_faults", "verify"]
 

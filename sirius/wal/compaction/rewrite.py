@@ -1,4 +1,4 @@
-"""One compaction pass over a live log: survey, plan, rewrite, swap. See `sirius.wal.compaction`."""
+"""One compaction pass over a live log: survey, plan, rewrite, swap. See `sirius.wal.compaction.plan`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sirius.errors import CorruptFile
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, Ints
-from sirius.wal.compaction import (
+from sirius.wal.compaction.plan import (
     CompactionPolicy,
     CompactionResult,
     Reblocker,
@@ -22,6 +22,7 @@ from sirius.wal.compaction import (
     kept,
     plan,
 )
+from sirius.wal.compaction.survey import Scratch, Survey
 from sirius.wal.config import LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode
 from sirius.wal.fs import remove_tree
@@ -30,7 +31,6 @@ from sirius.wal.record import DEFAULT_LIMITS, Limits
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.snapshot import Snapshot
 from sirius.wal.store import BUILDING, SEGMENTS, Store
-from sirius.wal.survey import Scratch, Survey
 
 Progress = Callable[[int, int], None]
 

@@ -2,9 +2,9 @@
 
 In this order, each step one manifest and safe to be interrupted at any system call:
 
-1. A manifest that is lost or damaged is made anew from the segments (`sirius.wal.rebuild`).
+1. A manifest that is lost or damaged is made anew from the segments (`.rebuild`).
 2. Index files that do not match the data are written anew.
-3. Of segments that are damaged or in quarantine all that can be proven is saved (`sirius.wal.salvage`). If that is
+3. Of segments that are damaged or in quarantine all that can be proven is saved (`.salvage`). If that is
    everything, the segment is written anew and swapped in. If something is lost nothing happens to the segment, unless
    the caller accepts the loss; then the lost ranges become holes, and the tombstone floor rises over them, for there
    may have been deletes among them.
@@ -33,7 +33,7 @@ from sirius.wal.frames import End, Walk, diagnose
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.index import Index
 from sirius.wal.manifest import Manifest, SegmentInfo, State
-from sirius.wal.rebuild import (
+from sirius.wal.repair.rebuild import (
     described,
     next_id,
     overlooked,
@@ -41,12 +41,12 @@ from sirius.wal.rebuild import (
     rebuild_manifest,
     surveyed,
 )
-from sirius.wal.repair_report import Action, RepairReport, What
-from sirius.wal.replacement import build
-from sirius.wal.salvage import Range, salvage
+from sirius.wal.repair.replacement import build
+from sirius.wal.repair.report import Action, RepairReport, What
+from sirius.wal.repair.salvage import Range, salvage
+from sirius.wal.repair.workbench import Workbench
+from sirius.wal.repair.wreck import Wreck
 from sirius.wal.store import LOCK, MANIFESTS, SEGMENTS, Store
-from sirius.wal.workbench import Workbench
-from sirius.wal.wreck import Wreck
 
 __all__ = ["Action", "RepairReport", "What", "rebuild_manifest", "repair"]
 

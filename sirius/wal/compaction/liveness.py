@@ -14,8 +14,8 @@ import numpy as np
 
 from sirius.wal.batch import Batch, Mask
 from sirius.wal.block import ENTRY, Entries, Ints
-from sirius.wal.compaction import joined
-from sirius.wal.keyset import Hashes, KeyHasher, KeySet, newest
+from sirius.wal.compaction.keyset import Hashes, KeyHasher, KeySet, newest
+from sirius.wal.compaction.plan import joined
 
 _HASH_ROWS: Final = 16_384
 

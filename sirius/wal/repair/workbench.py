@@ -15,15 +15,15 @@ from sirius.wal.config import Durability, LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode, Walk
 from sirius.wal.index import Index
 from sirius.wal.manifest import Manifest, SegmentInfo, State
-from sirius.wal.rebuild import QUARANTINE, readable_manifests
-from sirius.wal.repair_report import Action, What
+from sirius.wal.repair.rebuild import QUARANTINE, readable_manifests
+from sirius.wal.repair.report import Action, What
 from sirius.wal.segment import DATA, INDEX, SegmentWriter, write_whole
 from sirius.wal.store import BUILDING, MANIFESTS, SEGMENTS, Store
 
 
 @dataclass(slots=True)
 class Workbench:
-    """A log's folder under repair. Fits `sirius.wal.replacement.Site`."""
+    """A log's folder under repair. Fits `sirius.wal.repair.replacement.Site`."""
 
     store: Store
     config: LogConfig

@@ -57,7 +57,7 @@ from sirius.wal.frames import (
     diagnose,
 )
 from sirius.wal.fs import File, is_full
-from sirius.wal.pvalues import Span
+from sirius.wal.journal.pvalues import Span
 from sirius.wal.record import Limits
 
 NO_BALLOT: Final = Ballot(0, 0)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sirius.errors import CorruptFile, LogLocked, NotALog
 from sirius.wal.frames import FileHeader, FileKind, read_file_header
 from sirius.wal.fs import File, FileSystem, Lock
-from sirius.wal.journal_file import JournalFile, failing_as_log
+from sirius.wal.journal.file import JournalFile, failing_as_log
 from sirius.wal.record import DEFAULT_LIMITS, Limits
 
 _log = logging.getLogger("sirius.wal")

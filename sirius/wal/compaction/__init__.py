@@ -1,0 +1,1 @@
+"""Compaction: which segments to rewrite, what is live in them, and the rewriting."""

@@ -1,0 +1,1 @@
+"""Checking every byte of a log."""

@@ -20,11 +20,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace as replace_fields
 from functools import partial
 from types import TracebackType
 from typing import Literal, Self
 
-from sirius.errors import DiskFull, InvalidRecord, LogClosed, LogError, LogFailed, OutOfOrder
+from sirius.errors import (
+    CorruptLog,
+    DiskFull,
+    InvalidRecord,
+    LogClosed,
+    LogError,
+    LogFailed,
+    OutOfOrder,
+)
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
@@ -37,6 +46,7 @@ from sirius.wal.fs import FileSystem, OsFileSystem, is_full, remove_tree
 from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import Op, Record, Update, key_bytes
 from sirius.wal.recovery import recover_active
+from sirius.wal.repair.rebuild import next_id, overlooked
 from sirius.wal.repair.replacement import replace
 from sirius.wal.reserve import Reserve
 from sirius.wal.segment import SegmentWriter
@@ -128,25 +138,42 @@ class Log:
             next_segment=SegmentId(2),
             segments=(SegmentInfo(SegmentId(1), Seq(1)),),
         )
-        self._store.sweep(keep_building=False)
+        self._store.sweep(manifest, keep_building=False)
         writer = self._new_writer(manifest.active, manifest.uid)
         self._store.commit(manifest)
         return manifest, writer
 
     def _settle_in(self, manifest: Manifest) -> Manifest:
         """Give a copy an identity of its own, and clear away what crashes left."""
+        self._refuse_loss(manifest)
         self._store.settle_names()
         if self._store.is_copy(manifest):
-            _log.warning("%s is a copy: it becomes a log of its own", self._store.root)
-            newest = max(self._store.versions())
-            for version in range(manifest.version + 1, newest + 1):
-                self._store.remove_manifest(version)
-            manifest = manifest.at_home(self._store.home(), int.from_bytes(os.urandom(8)))
-            self._store.commit(manifest)
+            manifest = self._at_home(manifest)
         for version in self._store.versions()[1:]:
             self._retirement.supersede(version)
-        self._store.sweep(keep_building=False)
+        self._store.sweep(manifest, keep_building=False)
         return manifest
+
+    def _refuse_loss(self, manifest: Manifest) -> None:
+        """Raise if a newer manifest was lost: to go on with this one would sweep away what only that one named."""
+        segment = overlooked(self._store, manifest, self._config.limits)
+        if segment is not None:
+            raise CorruptLog(
+                f"{self._store.root}: segment {segment} holds records, and no manifest names it: the newest manifest "
+                f"is lost. Nothing was removed; `waltool repair {self._store.root}` makes the manifest anew"
+            )
+
+    def _at_home(self, manifest: Manifest) -> Manifest:
+        """Make a copy a log of its own, from the version of which everything is there."""
+        _log.warning("%s is a copy: it becomes a log of its own", self._store.root)
+        newest = max(self._store.versions())
+        for version in range(manifest.version + 1, newest + 1):
+            self._store.remove_manifest(version)
+        # Numbered above all that came along, so that nothing of it looks like what this log did later.
+        base = replace_fields(manifest, version=newest, next_segment=next_id(self._store))
+        own = base.at_home(self._store.home(), int.from_bytes(os.urandom(8)))
+        self._store.commit(own)
+        return own
 
     def _new_writer(self, info: SegmentInfo, uid: int) -> SegmentWriter:
         header = FileHeader(FileKind.SEGMENT, info.id, uid, info.first, self._now_us())
@@ -373,7 +400,7 @@ class Log:
             self._retirement.supersede(before.version)
             for segment in old:
                 self._cache.forget(segment)
-            self._retirement.run(at_once=self._short)
+            self._retirement.run(after, at_once=self._short)
 
     def quarantine(self, segment: SegmentId, reason: str) -> None:
         """Set a damaged segment apart: its range is unavailable until it is repaired. An active one is sealed first."""
@@ -451,7 +478,7 @@ class Log:
     def retire(self, *, at_once: bool = False) -> int:
         """Remove what compaction replaced and nobody can need any more; return how many versions went."""
         with self._manifest_lock:
-            return self._retirement.run(at_once=at_once)
+            return self._retirement.run(self._manifest, at_once=at_once)
 
     def compact(
         self,

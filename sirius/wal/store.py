@@ -10,7 +10,8 @@
     segments/00000004.tmp/   being built; rubbish after a crash
     journal/                 the acceptor's memory, see `sirius.wal.journal`
 
-A segment folder is rubbish if no manifest file names it. So to retire what compaction replaced is to remove an old
+A segment folder is rubbish if no manifest file names it, unless it proves that a manifest is lost, which is looked for
+before anything is swept (`sirius.wal.repair.rebuild.overlooked`). So to retire what compaction replaced is to remove an old
 manifest file, once nobody can be reading by it, and to sweep.
 """
 
@@ -186,9 +187,12 @@ class Store:
         """Give a finished segment its final name. It counts once a manifest names it."""
         self.fs.replace(self.building_dir(segment), self.segment_dir(segment))
 
-    def sweep(self, keep_building: bool) -> None:
-        """Remove every segment folder that no manifest names. `keep_building` is for a log that is in use."""
-        named: set[str] = set()
+    def sweep(self, in_force: Manifest, *, keep_building: bool) -> None:
+        """Remove every segment folder that no manifest names. `keep_building` is for a log that is in use.
+
+        What the manifest in force names stays even if its file has vanished.
+        """
+        named = {info.name for info in in_force.segments}
         for version in self.versions():
             try:
                 named.update(info.name for info in self.read(version).segments)
@@ -235,7 +239,7 @@ class Retirement:
         with self._lock:
             self._deadlines.setdefault(version, self._clock() + self._after_s)
 
-    def run(self, *, at_once: bool = False) -> int:
+    def run(self, in_force: Manifest, *, at_once: bool = False) -> int:
         """Remove what is due (or, for a full disk, all that is not pinned); return how many versions went."""
         with self._lock:
             now = self._clock()
@@ -248,7 +252,7 @@ class Retirement:
                 del self._deadlines[version]
                 self._store.remove_manifest(version)
             if due:
-                self._store.sweep(keep_building=True)
+                self._store.sweep(in_force, keep_building=True)
         return len(due)
 
 

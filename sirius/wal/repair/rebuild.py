@@ -47,6 +47,10 @@ class Found:
     def has_holes(self) -> bool:
         return self.info.records < self.info.last - self.info.first + 1
 
+    def is_behind(self, active: SegmentInfo) -> bool:
+        """Say whether it holds blocks, all of them behind where an active segment begins."""
+        return active.first < self.info.first <= self.info.last
+
 
 def surveyed(segment: Segment, end: int | None = None) -> tuple[Walk, Index]:
     """Walk through a segment up to byte `end`, or to its first fault, and index it."""
@@ -134,19 +138,25 @@ def _look_into(store: Store, header: FileHeader, limits: Limits) -> Found:
         segment.close()
 
 
-def overlooked(store: Store, manifest: Manifest, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Say whether a manifest newer than this one must have been lost.
+def overlooked(
+    store: Store, manifest: Manifest, limits: Limits = DEFAULT_LIMITS
+) -> SegmentId | None:
+    """Return a segment which proves that a manifest newer than this one was lost, if there is one.
 
     A segment behind the active one is made empty, and filled only once its manifest is in force. So one that holds
     blocks, and whose id this manifest has not given out yet, proves that there was such a manifest.
+
+    Not so in a copy: while it was made the log went on, and a later segment may have come along without its manifest.
+    Only one that bears another id was written after the copy had become a log of its own.
+
+    To ask this of a log that is being written, read the versions again afterwards: a writer commits, then fills.
     """
-    later = [at for at in segment_ids(store) if at >= manifest.next_segment]
-    strangers = (describe(store, at, limits) for at in later)
-    return any(
-        found.info.first > manifest.active.first and found.info.last >= found.info.first
-        for found in strangers
-        if found is not None
-    )
+    copied = manifest.uid if store.is_copy(manifest) else None
+    for segment in sorted(at for at in segment_ids(store) if at >= manifest.next_segment):
+        found = describe(store, segment, limits)
+        if found and found.uid != copied and found.is_behind(manifest.active):
+            return segment
+    return None
 
 
 def rebuild_manifest(store: Store, limits: Limits = DEFAULT_LIMITS) -> Manifest:
@@ -155,8 +165,10 @@ def rebuild_manifest(store: Store, limits: Limits = DEFAULT_LIMITS) -> Manifest:
     Unique id, tags, home and tombstone floor come from the newest manifest that can be read, as far as that goes.
     Raises `CorruptLog` if the segments do not cover the log from 1 on without a gap. Reads every segment.
     """
-    base = next(readable_manifests(store), None)
-    found = [item for at in segment_ids(store) if (item := describe(store, at, limits))]
+    manifests = list(readable_manifests(store))
+    base = manifests[0] if manifests else None
+    candidates = sorted({*segment_ids(store)} - _history(manifests))
+    found = [item for at in candidates if (item := describe(store, at, limits))]
     chain = _chain(store, [_as_listed(item, base) for item in found])
     _check_active(store, chain, base)
     sealed = tuple(item.info for item in chain[:-1])
@@ -173,6 +185,12 @@ def rebuild_manifest(store: Store, limits: Limits = DEFAULT_LIMITS) -> Manifest:
     )
     manifest.check()
     return manifest
+
+
+def _history(manifests: Sequence[Manifest]) -> set[SegmentId]:
+    """Return the segments that had been replaced, or cut off, when the newest of the manifests was written."""
+    named = [{info.id for info in manifest.segments} for manifest in manifests]
+    return set[SegmentId]().union(*named[1:]) - named[0] if named else set()
 
 
 def _as_listed(found: Found, base: Manifest | None) -> Found:

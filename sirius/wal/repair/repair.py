@@ -126,7 +126,7 @@ class _Repair:
             return self._made_anew("the newest one is damaged")
         if self._store.is_copy(newest) and self._store.missing(newest, copy=True):
             return self._complete(newest)
-        if overlooked(self._store, newest, self._limits):
+        if overlooked(self._store, newest, self._limits) is not None:
             return self._made_anew("segments show that a newer one is lost")
         return newest
 

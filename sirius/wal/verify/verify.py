@@ -17,6 +17,7 @@ from typing import Final
 from sirius.errors import CorruptFile, CorruptLog, InvariantViolation, NotALog
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits
+from sirius.wal.repair.rebuild import overlooked
 from sirius.wal.segment import DATA, INDEX, Segment, read_whole
 from sirius.wal.store import LOCK, MANIFESTS, SEGMENTS, Store
 from sirius.wal.verify.findings import Finding, Notes, Report, Severity, span
@@ -55,6 +56,7 @@ class _Check:
     def __init__(self, store: Store, notes: Notes) -> None:
         self._store = store
         self._notes = notes
+        self._versions: list[int] = []
         self._unreadable = False
 
     def run(self) -> None:
@@ -64,6 +66,7 @@ class _Check:
         self._notes.bytes_total = sum(self._size(info) for info in manifest.segments)
         for info in manifest.segments:
             self._segment(manifest, info)
+        self._lost_manifest(manifest)
         named = self._history()
         for path, what in self._strangers(manifest, named):
             self._notes.find(Severity.NOTE, path, None, what)
@@ -74,7 +77,8 @@ class _Check:
 
     def _manifest(self) -> Manifest | None:
         """Check all manifests; return the one in force, or the newest that can be read."""
-        readable = [found for version in self._store.versions() if (found := self._read(version))]
+        self._versions = self._store.versions()
+        readable = [found for version in self._versions if (found := self._read(version))]
         chosen: Manifest | None
         try:
             chosen = self._store.load()
@@ -107,6 +111,20 @@ class _Check:
             self._notes.error(path, None, f"the file says that it is version {manifest.version}")
         self._unreadable = True
         return None
+
+    def _lost_manifest(self, manifest: Manifest) -> None:
+        """Report a segment that only a manifest which is gone can have named."""
+        try:
+            segment = overlooked(self._store, manifest, self._notes.limits)
+        except (CorruptLog, OSError) as error:
+            self._notes.error(SEGMENTS, None, str(error))
+            return
+        if segment is None or self._unreadable or self._store.versions() != self._versions:
+            # Another one that cannot be read may name it, or a writer has made one in the meantime.
+            return
+        what = "no manifest names it, and it holds records: the newest manifest is lost"
+        self._notes.error(f"{SEGMENTS}/{segment:08d}", None, f"{what}; repair makes it anew")
+        self._unreadable = True
 
     # ------------------------------------------------------------------ what lies around
 

@@ -165,6 +165,23 @@ def test_keys_come_out_as_they_went_in(key: str) -> None:
     assert laid_out([twin, twin_of(6, [None])], 0)[0].keys() == neighbours
 
 
+WIDTHS = {
+    "one width": [("abc", b"1234"), ("def", b"5\x00\x00\x00"), ("ghi", b"\x00\x00\x00\x00")],
+    "a zero in a key": [("a\0c", b"12"), ("\0\0\0", b"34")],
+    "a zero at a key's end": [("ab\0", b"12"), ("abc", b"34")],
+    "beyond ASCII": [("é", b"12"), ("ab", b"34")],
+    "one width on average": [("a", b"12"), ("abc", b""), ("ab", b"1")],
+    "no bodies": [("a", b""), ("b", b"")],
+    "a lone record": [("a", b"1")],
+}
+
+
+@pytest.mark.parametrize("pairs", WIDTHS.values(), ids=WIDTHS)
+def test_columns_of_one_width_and_those_that_look_like_it(pairs: list[tuple[str, bytes]]) -> None:
+    twin = twin_of(1, [Record(Seq(0), 0, Op.PUT, key, body) for key, body in pairs])
+    check(Batch.of(twin.block()), twin)
+
+
 def test_a_hole_is_an_empty_batch() -> None:
     check(Batch.hole(5, 900), Twin(5, 900, []))
 
@@ -205,6 +222,22 @@ def test_a_batch_of_many_blocks_notices_lengths_that_do_not_add_up(
     good = twin_of(3, [None]).block()
     with pytest.raises(CorruptLog, match="add up"):
         Batch.of_spans(raw + good.raw, [(0, header), (len(raw), good.header)])
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 2**31])
+def test_lengths_of_one_width_that_do_not_add_up_are_noticed(width: int) -> None:
+    twin = twin_of(
+        1, [Record(Seq(0), 0, Op.PUT, "key", b"sun"), Record(Seq(0), 0, Op.PUT, "k", b"")]
+    )
+    raw = bytearray(twin.block().raw)
+    for at in (HEADER_BYTES, HEADER_BYTES + ENTRY_BYTES):
+        raw[at + 4 : at + 12] = 2 * width.to_bytes(4, "little")
+    header = Header._make(HEADER.unpack_from(raw))
+    header = header._replace(keys_len=6, bodies_len=6)
+    batch = Batch.of_span(bytes(raw), 0, header)
+    for read in (batch.keys, batch.key_blobs, batch.bodies):
+        with pytest.raises(CorruptLog, match="add up"):
+            read()
 
 
 def test_lengths_that_make_up_for_each_other_between_blocks_are_noticed() -> None:

@@ -17,7 +17,7 @@ from sirius.errors import LogClosed, RangeUnavailable
 from sirius.testing import MemoryFileSystem
 from sirius.types import Seq
 from sirius.wal import CompactionPolicy, Durability, Log, LogConfig, Op, Record, SegmentInfo, State
-from sirius.wal import rewrite as rewrite_module
+from sirius.wal.compaction import rewrite as rewrite_module
 from sirius.wal.compaction.plan import Throttle, plan
 from tests.wal.bookkeeping import EAGER, SMALL, Books, state_of
 from tests.wal.histories import History, random_history, random_policy, updates, written

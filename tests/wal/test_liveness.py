@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sirius.wal import Batch, Op, Update, encode
-from sirius.wal import liveness as liveness_module
 from sirius.wal.block import Entries
+from sirius.wal.compaction import liveness as liveness_module
 from sirius.wal.compaction.keyset import Hashes, KeyHasher, KeySet, newest
 from sirius.wal.compaction.liveness import NewestFirst
 from tests.wal.bookkeeping import EAGER, state_of

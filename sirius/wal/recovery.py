@@ -23,9 +23,11 @@ from sirius.wal.frames import (
     diagnose,
     marks_behind,
 )
-from sirius.wal.index import Index, row_of
+from sirius.wal.fs import File
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import Limits
+from sirius.wal.repair.rebuild import readable_manifests, surveyed
+from sirius.wal.repair.wreck import identify
 from sirius.wal.segment import DATA, Segment, SegmentWriter
 from sirius.wal.store import Store
 
@@ -57,11 +59,12 @@ def recover_active(
         segment = Segment(store.fs, folder, info, limits)
     except CorruptFile as error:
         # The file's header is gone; what follows may still say how far the segment went.
-        header = FileHeader(FileKind.SEGMENT, info.id, manifest.uid, info.first, 0)
-        last = last_known(Walk(file, header, 0, file.size(), info.first, limits))
+        headers = _possible_headers(store, manifest, file)
+        walks = [Walk(file, header, 0, file.size(), info.first, limits) for header in headers]
+        last = max(last_known(walk) for walk in walks)
         file.close()
         return _quarantined(info, error, last, on_corrupt)
-    walk, index = survey(segment)
+    walk, index = surveyed(segment)
     end = diagnose(walk)
     if end == End.CORRUPT:
         file.close()
@@ -74,13 +77,17 @@ def recover_active(
     return Recovered(info, SegmentWriter.resume(store.fs, folder, file, walk, index, mode))
 
 
-def survey(segment: Segment) -> tuple[Walk, Index]:
-    """Walk through a whole segment and index it, up to its end or to its first fault."""
-    walk, index = segment.walk_all(), Index()
-    for chunk in walk.chunks():
-        for at, header in chunk.spans:
-            index.append(row_of(header, chunk.base + at))
-    return walk, index
+def _possible_headers(store: Store, manifest: Manifest, file: File) -> list[FileHeader]:
+    """Return what a damaged header of the active segment may have been.
+
+    Marks bear the id of the log that made the segment. In a copy that is not the manifest's, but that of an older one.
+    """
+    info = manifest.active
+    found = identify(file, info.id)
+    if found is not None and found.first == info.first:
+        return [found]
+    uids = {manifest.uid: None, **{older.uid: None for older in readable_manifests(store)}}
+    return [FileHeader(FileKind.SEGMENT, info.id, uid, info.first, 0) for uid in uids]
 
 
 def last_known(walk: Walk) -> int:

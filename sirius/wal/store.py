@@ -9,10 +9,11 @@
     segments/00000003/index  where they stand, see `sirius.wal.index`
     segments/00000004.tmp/   being built; rubbish after a crash
     journal/                 the acceptor's memory, see `sirius.wal.journal`
+    quarantine/00000002-1/   a segment that repair replaced, kept for study
 
 A segment folder is rubbish if no manifest file names it, unless it proves that a manifest is lost, which is looked for
-before anything is swept (`sirius.wal.repair.rebuild.overlooked`). So to retire what compaction replaced is to remove an old
-manifest file, once nobody can be reading by it, and to sweep.
+before anything is swept (`sirius.wal.repair.rebuild.overlooked`). So to retire what compaction replaced is to remove an
+old manifest file, once nobody can be reading by it, and to sweep.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ LOCK = "LOCK"
 RESERVE = "RESERVE"
 JOURNAL = "journal"
 BUILDING = ".tmp"
-_OURS = frozenset((MANIFESTS, SEGMENTS, LOCK, RESERVE, JOURNAL))
+QUARANTINE = "quarantine"
+PARTS = frozenset((MANIFESTS, SEGMENTS, LOCK, RESERVE, JOURNAL, QUARANTINE))
+"""All that a log's folder holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Store:
         if self.fs.exists(self.root) and not self.fs.isdir(self.root):
             raise NotALog(f"{self.root} is a file and not a Sirius log")
         names = self.fs.listdir(self.root) if self.fs.isdir(self.root) else []
-        if strangers := sorted(set(names) - _OURS):
+        if strangers := sorted(set(names) - PARTS):
             raise NotALog(
                 f"{self.root} is not a Sirius log, and not empty: it holds {strangers[0]}"
             )
@@ -92,7 +95,8 @@ class Store:
             # A crash before the first manifest leaves at most a segment with nothing in it.
             if self.fs.exists(path) and self._size(path) > FILE_HEADER_BYTES + MARK_BYTES:
                 raise CorruptLog(
-                    f"{self.root}: there are segments, but no manifest that names them"
+                    f"{self.root}: there are segments, but no manifest that names them; "
+                    f"`waltool repair {self.root}` makes one"
                 )
 
     def settle_names(self) -> None:

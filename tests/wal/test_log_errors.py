@@ -120,6 +120,17 @@ def test_segments_that_no_manifest_names_any_more_are_not_swept_away() -> None:
     assert fs.read_bytes(DATA) == data
 
 
+def test_nor_if_the_folder_of_manifests_is_gone_and_a_repair_had_kept_something() -> None:
+    fs = MemoryFileSystem()
+    write_log(fs, "log", [[PUT]])
+    for path in [path for path in fs.tree() if "manifests" in path]:
+        fs.remove(path)
+    fs.rmdir("log/manifests")
+    fs.mkdir("log/quarantine")
+    with pytest.raises(CorruptLog, match="waltool repair log"):
+        Log.open("log", SMALL_LOG, fs=fs)
+
+
 # --- misuse ---------------------------------------------------------------------------------------
 
 

@@ -469,3 +469,10 @@ def test_a_quarantined_segment_is_an_error(log: Path) -> None:
     with Log.open(log, CONFIG) as writer:
         writer.quarantine(SegmentId(1), "rust")
     assert one(check(log)).what == "quarantined: 1 to 4 cannot be read: rust"
+
+
+def test_what_a_log_may_hold_is_no_stranger(log: Path) -> None:
+    for name in ("journal", "quarantine"):
+        (log / name).mkdir()
+    (log / "RESERVE").touch()
+    assert check(log).findings == []

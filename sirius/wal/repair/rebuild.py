@@ -29,11 +29,9 @@ from sirius.wal.record import DEFAULT_LIMITS, Limits
 from sirius.wal.repair.salvage import salvage
 from sirius.wal.repair.wreck import Wreck, identify
 from sirius.wal.segment import DATA, Segment
-from sirius.wal.store import BUILDING, MANIFESTS, SEGMENTS, Store
+from sirius.wal.store import BUILDING, MANIFESTS, QUARANTINE, SEGMENTS, Store
 
 _UNREADABLE = (CorruptLog, OSError, ValueError, LookupError, TypeError)
-QUARANTINE = "quarantine"
-"""The folder below the log's in which repair keeps what it replaced, as `<id>-<n>`."""
 
 
 @dataclass(frozen=True, slots=True)

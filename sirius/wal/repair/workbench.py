@@ -15,10 +15,10 @@ from sirius.wal.config import Durability, LogConfig
 from sirius.wal.frames import FileHeader, FileKind, Mode, Walk
 from sirius.wal.index import Index
 from sirius.wal.manifest import Manifest, SegmentInfo, State
-from sirius.wal.repair.rebuild import QUARANTINE, readable_manifests
+from sirius.wal.repair.rebuild import readable_manifests
 from sirius.wal.repair.report import Action, What
 from sirius.wal.segment import DATA, INDEX, SegmentWriter, write_whole
-from sirius.wal.store import BUILDING, MANIFESTS, SEGMENTS, Store
+from sirius.wal.store import BUILDING, MANIFESTS, QUARANTINE, SEGMENTS, Store
 
 
 @dataclass(slots=True)

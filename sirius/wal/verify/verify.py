@@ -19,13 +19,12 @@ from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits
 from sirius.wal.repair.rebuild import overlooked
 from sirius.wal.segment import DATA, INDEX, Segment, read_whole
-from sirius.wal.store import LOCK, MANIFESTS, SEGMENTS, Store
+from sirius.wal.store import MANIFESTS, PARTS, SEGMENTS, Store
 from sirius.wal.verify.findings import Finding, Notes, Report, Severity, span
 from sirius.wal.verify.segments import SegmentCheck, block_faults
 
 __all__ = ["Finding", "Report", "Severity", "block_faults", "verify"]
 
-_PARTS: Final = frozenset({LOCK, "RESERVE", MANIFESTS, SEGMENTS, "journal"})
 # What reading a manifest may raise that passes its checksum and that this version does not understand.
 _STRANGE: Final = (ValueError, LookupError, TypeError, InvariantViolation)
 
@@ -131,7 +130,7 @@ class _Check:
     def _strangers(self, manifest: Manifest, named: dict[str, int]) -> Iterator[tuple[str, str]]:
         """Yield what is not a part of the log, and segments that only older manifests name."""
         for name in self._store.fs.listdir(self._store.root):
-            if name not in _PARTS:
+            if name not in PARTS:
                 yield name, "not a part of the log"
         current = {info.name for info in manifest.segments}
         for name, version in named.items():

@@ -10,6 +10,8 @@ damaged    films with a flipped byte in its first, sealed segment
 torn       films with half a block at its end
 rotten     films with a flipped byte in its second, active segment, in front of a synced mark and without an index
 apart      films with its first segment quarantined
+headless   films without its newest manifest
+voter      films with a damaged journal
 old, older the logs of the Scala Sirius, segmented and legacy
 """
 
@@ -31,6 +33,7 @@ from sirius.types import SegmentId
 from sirius.wal import Durability, Log, LogConfig, LogReader, Op, OsFileSystem, Update, encode
 from sirius.wal.ancestor import AncestorColumns, AncestorWriter
 from sirius.wal.batch import Batch
+from sirius.wal.journal import Journal
 from waltool.cli import run as run_waltool
 
 START_US = 1_767_323_045_000_000
@@ -113,6 +116,17 @@ def build_ancestor(path: Path, layout: str) -> None:
         writer.append(columns)
 
 
+def build_voter(path: Path) -> None:
+    build(path, FILMS)
+    with LogReader.open(str(path)) as films:
+        uid = films.manifest.uid
+    with Journal.open(path / "journal", uid=uid, background=False) as journal:
+        for round in (1, 2):
+            journal.note(b"name", b"node-%d" % round)
+            journal.sync()
+    flip(path / "journal" / "journal", b"node-1")
+
+
 def flip(path: Path, word: bytes) -> None:
     """Change one byte of a file: the first of the first such word in it."""
     data = bytearray(path.read_bytes())
@@ -134,11 +148,14 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     build(tmp_path / "torn", FILMS)
     build(tmp_path / "rotten", FILMS)
     build(tmp_path / "apart", FILMS)
+    build(tmp_path / "headless", FILMS)
+    build_voter(tmp_path / "voter")
     build_gaps(tmp_path / "films", tmp_path / "gaps")
     build_ancestor(tmp_path / "old", "segmented")
     build_ancestor(tmp_path / "older", "legacy")
     flip(data_of(tmp_path / "damaged", 1), b"Humphrey")
     flip(data_of(tmp_path / "rotten", 2), b"psycho")
+    (tmp_path / "headless" / "manifests" / "0000000002").unlink()
     (data_of(tmp_path / "rotten", 2).parent / "index").write_bytes(b"")
     with Log.open(tmp_path / "apart", CONFIG) as log:
         log.quarantine(SegmentId(1), "moths")

@@ -18,7 +18,12 @@ from waltool.progress import Progress
 from waltool.source import kind_of
 from waltool.text import escape, plural
 
-_STYLES = {What.LOST: "red", What.HOLE: "yellow"}
+_STYLES = {
+    What.LOST: "red",
+    What.HOLE: "yellow",
+    What.UNTRUSTED: "red",
+    What.GIVEN_UP: "yellow",
+}
 
 
 @_command("waltool repair --dry-run films", "waltool repair --accept-loss films")
@@ -27,14 +32,23 @@ _STYLES = {What.LOST: "red", What.HOLE: "yellow"}
     is_flag=True,
     help="Give up what cannot be saved: the ranges become holes. A peer may still have them.",
 )
+@click.option(
+    "--discard-journal",
+    is_flag=True,
+    help="Give up a journal that is damaged: the node loses its vote and rejoins as a learner.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
 @log_argument
-def command(out: Output, log: str, accept_loss: bool, dry_run: bool) -> int:
+def command(out: Output, log: str, accept_loss: bool, discard_journal: bool, dry_run: bool) -> int:
     """Mend a damaged log as far as its bytes allow.
 
     Makes a lost manifest and wrong indexes anew, cuts off a torn tail, and saves from damaged segments every record
     that its checksum vouches for. A segment of which something is lost stays as it is, unless you accept the loss.
     Removes nothing: what was replaced is kept in the folder quarantine.
+
+    A damaged journal of a cluster's member cannot be mended: a vote that was forgotten could undo a decision. It stays,
+    and the node does not start, unless you discard it. Then the node has a new identity and no vote until the cluster
+    has taken it in again. Never discard the journals of so many members that no majority remembers.
 
     The log must not be open for writing. Exits with 1 if something is lost, or was given up.
     """
@@ -42,11 +56,17 @@ def command(out: Output, log: str, accept_loss: bool, dry_run: bool) -> int:
     if not os.path.isdir(f"{log}/{SEGMENTS}") and kind_of(log) != "sirius":
         raise UsageError(f"{log} is not the folder of a Sirius log, and only those can be repaired")
     with Progress("repairing", 0, shown=out.shows_progress, unit="bytes") as bar:
-        report = repair(log, accept_loss=accept_loss, dry_run=dry_run, progress=bar.at)
+        report = repair(
+            log,
+            accept_loss=accept_loss,
+            discard_journal=discard_journal,
+            dry_run=dry_run,
+            progress=bar.at,
+        )
     for action in report.actions:
         _show(out, action)
     _sum_up(out, report)
-    return 1 if report.lost or report.holes else 0
+    return 1 if report.lost or report.holes or report.journal else 0
 
 
 def _show(out: Output, action: Action) -> None:
@@ -74,15 +94,21 @@ def _sum_up(out: Output, report: RepairReport) -> None:
     lost, holes = len(report.lost), len(report.holes)
     if out.as_json:
         state = {"log": report.path, "dry_run": report.dry_run, "changed": report.changed}
-        out.object({**state, "lost": lost, "given_up": holes})
+        journal = report.journal.name.lower() if report.journal else None
+        out.object({**state, "lost": lost, "given_up": holes, "journal": journal})
         return
     verb = "would be " if report.dry_run else ""
     mended = f"{verb}repaired" if report.changed else "nothing to repair"
-    parts = [mended if report.changed or not lost else f"nothing {verb}changed"]
+    wrong = lost or report.journal
+    parts = [mended if report.changed or not wrong else f"nothing {verb}changed"]
     if lost:
         parts.append(
             f"{plural(lost, 'range')} lost; --accept-loss gives up what a peer cannot send"
         )
     if holes:
         parts.append(f"{plural(holes, 'range')} given up")
+    if report.journal == What.UNTRUSTED:
+        parts.append("the journal is damaged; --discard-journal gives up the node's vote")
+    elif report.journal == What.GIVEN_UP:
+        parts.append("the journal given up")
     out.line(f"{escape(report.path)}: {', '.join(parts)}")

@@ -10,6 +10,7 @@ In this order, each step one manifest and safe to be interrupted at any system c
    may have been deletes among them.
 4. A torn tail of the active segment is cut off, as opening the log would. An active segment that is damaged is set
    apart, an empty one follows it, and step 3 is done for it.
+5. A journal that does not open is reported. It moves to quarantine if the caller gives up the vote (`.acceptor`).
 
 The folder of a segment that was replaced moves to `quarantine/<id>-<n>`; repair removes nothing. To make that hold
 across a crash, one manifest names the segment as quarantined before the next one replaces it: the next repair finds
@@ -33,6 +34,7 @@ from sirius.wal.frames import End, Walk, diagnose
 from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.index import Index
 from sirius.wal.manifest import Manifest, SegmentInfo, State
+from sirius.wal.repair.acceptor import settle_journal
 from sirius.wal.repair.rebuild import (
     described,
     next_id,
@@ -59,14 +61,17 @@ def repair(
     fs: FileSystem | None = None,
     config: LogConfig | None = None,
     accept_loss: bool = False,
+    discard_journal: bool = False,
     dry_run: bool = False,
     progress: Progress = lambda _done, _total: None,
 ) -> RepairReport:
     """Repair the log in folder `path`, which nobody may have open for writing; return what was done.
 
-    Reads every segment and blocks on the disk. `dry_run` writes nothing and returns what would be done. `progress` gets
-    the bytes done and the bytes in all. Done twice, the second time changes nothing. Raises `CorruptLog` if a lost
-    manifest cannot be made anew, `LogLocked` if the log is open, `NotALog` if there is none.
+    Reads every segment and blocks on the disk. `accept_loss` makes holes of what cannot be saved. `discard_journal`
+    gives up a journal that is damaged, and with it the node's vote; a whole one stays. `dry_run` writes nothing and
+    returns what would be done. `progress` gets the bytes done and the bytes in all. Done twice, the second time changes
+    nothing. Raises `CorruptLog` if a lost manifest cannot be made anew, `LogLocked` if the log is open, `NotALog` if
+    there is none.
     """
     store = Store(fs or OsFileSystem(), os.fspath(path))
     if not any(store.fs.isdir(f"{store.root}/{name}") for name in (MANIFESTS, SEGMENTS)):
@@ -74,6 +79,7 @@ def repair(
     with _locked(store, dry_run):
         bench = Workbench(store, config or LogConfig(), dry_run)
         _Repair(bench, accept_loss).run(progress)
+        settle_journal(bench, discard=discard_journal)
         return RepairReport(store.root, dry_run, tuple(bench.actions))
 
 

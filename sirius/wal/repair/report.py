@@ -20,6 +20,8 @@ class What(StrEnum):
     HOLE = "lost, and accepted as a hole"
     LOST = "lost; left as it is"
     KEPT = "kept for study"
+    UNTRUSTED = "damaged; left as it is, and the node must not vote"
+    GIVEN_UP = "damaged and given up; the node rejoins as a learner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,12 @@ class RepairReport:
         return [(item.first, item.last) for item in self.actions if item.what == What.HOLE]
 
     @property
+    def journal(self) -> What | None:
+        """What became of a damaged journal (`UNTRUSTED` or `GIVEN_UP`), or None if there is none."""
+        bad = (What.UNTRUSTED, What.GIVEN_UP)
+        return next((item.what for item in self.actions if item.what in bad), None)
+
+    @property
     def changed(self) -> bool:
         """Whether anything was (or would be) written."""
-        return any(item.what != What.LOST for item in self.actions)
+        return any(item.what not in (What.LOST, What.UNTRUSTED) for item in self.actions)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from sirius.errors import LogFailed
 from sirius.types import SegmentId
@@ -136,17 +137,27 @@ class Workbench:
 
     def keep(self, info: SegmentInfo) -> None:
         """Move the folder of a segment that was replaced to where it can be studied."""
-        fs, source = self.store.fs, self.store.segment_dir(info.id)
-        if not fs.exists(source):
+        if self.store.fs.exists(self.store.segment_dir(info.id)):
+            place = self.spare_place(info.name)
+            self.note_segment(What.KEPT, info, f"now {place}")
+            self.move(f"{SEGMENTS}/{info.name}", place)
+
+    def spare_place(self, name: str) -> str:
+        """Return a path in quarantine, relative to the log's folder, at which nothing is kept yet."""
+        for copy in count(1):
+            place = f"{QUARANTINE}/{name}-{copy}"
+            if not self.store.fs.exists(f"{self.store.root}/{place}"):
+                break
+        return place
+
+    def move(self, source: str, place: str) -> None:
+        """Move a folder into quarantine. Paths are relative to the log's folder."""
+        if self.dry_run:
             return
-        folder, copy = f"{self.store.root}/{QUARANTINE}", 1
-        while fs.exists(f"{folder}/{info.name}-{copy}"):
-            copy += 1
-        self.note_segment(What.KEPT, info, f"now {QUARANTINE}/{info.name}-{copy}")
-        if not self.dry_run:
-            if not fs.isdir(folder):
-                fs.mkdir(folder)
-                fs.sync_dir(self.store.root)
-            fs.replace(source, f"{folder}/{info.name}-{copy}")
-            fs.sync_dir(folder)
-            fs.sync_dir(f"{self.store.root}/{SEGMENTS}")
+        fs, root = self.store.fs, self.store.root
+        if not fs.isdir(f"{root}/{QUARANTINE}"):
+            fs.mkdir(f"{root}/{QUARANTINE}")
+            fs.sync_dir(root)
+        fs.replace(f"{root}/{source}", f"{root}/{place}")
+        fs.sync_dir(f"{root}/{QUARANTINE}")
+        fs.sync_dir(f"{root}/{source}".rpartition("/")[0])

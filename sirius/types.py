@@ -14,6 +14,10 @@ ByteOffset = NewType("ByteOffset", int)
 """A position in a file."""
 
 
+NodeId = NewType("NodeId", int)
+"""One life of a node's disk. A node that lost its disk has another one, and so no vote; 0 means "not known"."""
+
+
 class Ballot(NamedTuple):
     """A number that orders the attempts to lead: by round, then by node. (0, 0) is below every one that is used."""
 

@@ -1,0 +1,276 @@
+"""One node's machines on one node's disk: the effects of consensus, done in their order.
+
+The engine owns the log, the journal and the consensus machine, and is itself without threads, clocks and sockets: a
+driver calls it, one call at a time, and gives it a `Port` to the outside. The simulator drives the same engine.
+
+**Order.** What a call asks to be persisted goes to the journal at once, and is put on disk when the driver calls `sync`
+or by the journal's own thread. Messages that depend on it are held back until the journal says so. Decided blocks go to
+the log in order; when the log has them on disk the acceptor forgets them.
+
+**Disk trouble.** A journal or log that fails makes the node unable to vote and lead; nothing is retried. A full disk
+does the same for as long as it is full.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sirius.codec import BlockCodec, from_json, to_json
+from sirius.errors import LogError
+from sirius.paxos.config import PaxosConfig
+from sirius.paxos.effects import (
+    Answer,
+    Effects,
+    Entry,
+    KeepAccepted,
+    KeepBallot,
+    KeepNote,
+    KeepPromise,
+    Trim,
+)
+from sirius.paxos.machine import Machine
+from sirius.paxos.members import Configuration, Member
+from sirius.paxos.messages import Envelope, Message
+from sirius.paxos.sessions import Sessions
+from sirius.paxos.state import FOUNDED, JOINED, Recovered
+from sirius.paxos.values import PValue
+from sirius.types import NodeId
+from sirius.wal import Block, Log
+from sirius.wal.journal import Journal
+from sirius.wal.record import Update
+
+_NODE: Final = b"node"
+_SLOT_MAX: Final = (1 << 63) - 1
+
+
+class Port(Protocol):
+    """The engine's way to the outside. All are called on the engine's thread and must not block."""
+
+    def send(self, to: Member, envelope: Envelope) -> None:
+        """Send a message; it may be lost, doubled, late."""
+        ...
+
+    def answer(self, answer: Answer) -> None:
+        """Tell whoever asked."""
+        ...
+
+    def decided(self, block: Block) -> None:
+        """Hand a decided block to whoever applies it: in order, each once in this life of the process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a node finds around it when it starts."""
+
+    rng: random.Random
+    now: float
+    """Monotonic time, in seconds."""
+    now_us: Callable[[], int]
+    """The time of day, for people to read in the log."""
+
+
+class Engine:
+    """The machines of one node, and its disk."""
+
+    def __init__(
+        self,
+        name: str,
+        log: Log,
+        journal: Journal,
+        port: Port,
+        config: PaxosConfig,
+        world: World,
+    ) -> None:
+        self.log = log
+        self.journal = journal
+        self._port = port
+        self._own: deque[Envelope] = deque()
+        self._held: deque[tuple[int, list[tuple[Member, Message]]]] = deque()
+        self._tickets: deque[tuple[int, int]] = deque()
+        """Tickets of the machine, and those of the journal that settle them."""
+        self._journal_ticket = 0
+        self._failed = False
+        me = Member(identity(journal, world.rng), name)
+        codec = BlockCodec(world.now_us, log.config.limits)
+        disk = recover(log, journal, codec, config)
+        self.machine = Machine(me, config, codec, world.rng, world.now, disk)
+
+    # ------------------------------------------------------------------ what goes in
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take a message from another node."""
+        self._do(self.machine.step(envelope))
+
+    def tick(self, now: float) -> None:
+        """Let time pass."""
+        self._do(self.machine.tick(now))
+
+    def propose(self, token: int, updates: Sequence[Update], size: int) -> None:
+        """Have updates decided; `Port.answer` tells what became of them."""
+        self._do(self.machine.propose(token, updates, size))
+
+    def read(self, token: int) -> None:
+        """Ask from where on a read is up to date; `Port.answer` tells."""
+        self._do(self.machine.read(token))
+
+    def learn(self, blocks: Sequence[Block]) -> None:
+        """Take decided blocks that catch-up brought."""
+        self._do(self.machine.learn(blocks))
+
+    def wish(self, names: Sequence[str] | None) -> None:
+        """Say which names should vote."""
+        self._do(self.machine.wish(names))
+
+    def hand_over(self, to: Member | None = None) -> None:
+        """Hand the leadership over."""
+        self._do(self.machine.hand_over(to))
+
+    def stop(self, reason: str) -> None:
+        """Answer everybody who waits."""
+        self._do(self.machine.stop(reason))
+
+    # ------------------------------------------------------------------ the disk
+
+    def sync(self) -> None:
+        """Have what is waiting put on disk, where journal and log have no thread that does it."""
+        try:
+            self.journal.sync()
+            self.log.flush()
+        except LogError as error:
+            self._fail(error)
+        self.settle()
+
+    def settle(self) -> None:
+        """See what is on disk by now, and let out what was held back for it."""
+        durable = self.journal.durable
+        while self._tickets and self._tickets[0][1] <= durable:
+            self.machine.persisted(self._tickets.popleft()[0])
+        self.machine.stored(self.log.durable_seq)
+        while self._held and self._held[0][0] <= durable:
+            self._send(self._held.popleft()[1])
+        self._run_own()
+
+    def _fail(self, error: LogError) -> None:
+        """Nothing that was held back may leave any more: nobody knows whether it is on disk."""
+        self._failed = True
+        self._held.clear()
+        self._do(self.machine.disable(str(error)))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something waits for the disk."""
+        return bool(self._held or self._tickets) or self.log.durable_seq + 1 < self.log.next_seq
+
+    # ------------------------------------------------------------------ effects
+
+    def _do(self, effects: Effects) -> None:
+        self._act(effects)
+        self._run_own()
+
+    def _run_own(self) -> None:
+        """Take the messages that this node sent to itself."""
+        while self._own:
+            self._act(self.machine.step(self._own.popleft()))
+
+    def _act(self, effects: Effects) -> None:
+        if effects.persist:
+            self._persist(effects.persist, effects.ticket)
+        if effects.send:
+            self._hold(effects.send)
+        self._send(effects.send_now)
+        if effects.append:
+            self._append(effects.append)  # type: ignore[arg-type]
+        for answer in effects.answers:
+            self._port.answer(answer)
+
+    def _persist(self, entries: Iterable[Entry], ticket: int) -> None:
+        if self._failed:
+            return
+        try:
+            for entry in entries:
+                self._journal_ticket = keep(self.journal, entry)
+        except LogError as error:
+            self._fail(error)
+            return
+        self._tickets.append((ticket, self._journal_ticket))
+
+    def _hold(self, messages: list[tuple[Member, Message]]) -> None:
+        if self._failed:
+            return
+        if self._journal_ticket <= self.journal.durable:
+            self._send(messages)
+        else:
+            self._held.append((self._journal_ticket, messages))
+
+    def _send(self, messages: Iterable[tuple[Member, Message]]) -> None:
+        me = self.machine.me
+        for to, message in messages:
+            envelope = self.machine.envelope(to, message)
+            if to == me:
+                self._own.append(envelope)
+            else:
+                self._port.send(to, envelope)
+
+    def _append(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            try:
+                self.log.append(block)
+            except LogError as error:
+                self._fail(error)
+                return
+            self._port.decided(block)
+
+
+def keep(journal: Journal, entry: Entry) -> int:
+    """Put one entry into the journal; return its ticket."""
+    match entry:
+        case KeepPromise(ballot):
+            return journal.promise(ballot)
+        case KeepBallot(ballot):
+            return journal.use_ballot(ballot)
+        case KeepAccepted(ballot, value):
+            return journal.accept(ballot, value)  # type: ignore[arg-type]
+        case Trim(decided):
+            return journal.trim(decided)
+        case KeepNote(key, value):
+            return journal.note(key.encode(), _note(value))
+
+
+def _note(value: object) -> bytes:
+    return to_json(value) if isinstance(value, Configuration) else str(value).encode()
+
+
+def identity(journal: Journal, rng: random.Random) -> NodeId:
+    """Return the node id that this disk holds; an empty one gets a new one, and with it no vote."""
+    if (found := journal.notes.get(_NODE)) is not None:
+        return NodeId(int(found))
+    node = NodeId(rng.getrandbits(63) | 1)
+    journal.note(_NODE, str(node).encode())
+    journal.flush()
+    return node
+
+
+def recover(log: Log, journal: Journal, codec: BlockCodec, config: PaxosConfig) -> Recovered:
+    """Return what the disk remembers."""
+    decided = log.durable_seq
+    founded = journal.notes.get(FOUNDED.encode())
+    configuration = from_json(founded) if founded else None
+    sessions = Sessions(1, config.sessions_max)
+    for block in log.blocks():
+        content = codec.content(block)
+        sessions.learn(content, block.last)
+        configuration = content.configuration or configuration
+    return Recovered(
+        decided=decided,
+        promised=journal.promised,
+        highest=journal.highest_ballot,
+        accepted=[PValue(*each) for each in journal.accepted(decided + 1, _SLOT_MAX)],
+        cluster=int(journal.notes.get(JOINED.encode(), 0)),
+        configuration=configuration,
+        sessions=sessions,
+    )

@@ -1,0 +1,308 @@
+"""One node's consensus machine: messages, time and requests go in, effects come out.
+
+It does nothing by itself: no clock, no disk, no network, no thread. The driver calls it, one call at a time, and does
+what the effects say in their order (`sirius.paxos.effects`); the simulator does the same. See the package for the
+theory.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sirius.paxos.config import PaxosConfig
+from sirius.paxos.effects import Effects, ReadAt, ReadFailed, Rejected
+from sirius.paxos.joining import Joining
+from sirius.paxos.leading import Leading
+from sirius.paxos.members import Configuration, Member
+from sirius.paxos.messages import (
+    Accept,
+    Accepted,
+    AskIndex,
+    Beat,
+    BeatAck,
+    Decided,
+    Envelope,
+    Expected,
+    Forward,
+    Found,
+    Hello,
+    Message,
+    Preempted,
+    Prepare,
+    PreVote,
+    PreVoted,
+    Promise,
+    ReadIndex,
+    TakeOver,
+    Welcome,
+)
+from sirius.paxos.running import Running
+from sirius.paxos.state import Recovered, State
+from sirius.paxos.values import Codec, Value
+from sirius.paxos.voting import Voting
+from sirius.types import Ballot, Seq
+
+_STRANGERS = (Hello, Welcome, Found)
+"""Messages that a node may get from outside its cluster."""
+
+
+class Machine:
+    """The consensus of one node. Not thread-safe: one loop owns it."""
+
+    def __init__(
+        self,
+        me: Member,
+        config: PaxosConfig,
+        codec: Codec,
+        rng: random.Random,
+        now: float,
+        disk: Recovered | None = None,
+    ) -> None:
+        state = State.recover(me, config, codec, rng, now, disk or Recovered())
+        self._state = state
+        voting, running = Voting(state), Running(state)
+        leading, joining = Leading(state), Joining(state)
+        self._running, self._leading, self._joining = running, leading, joining
+        self._reads: dict[int, float] = {}
+        self._syncing: deque[tuple[int, float]] = deque()
+        self._handlers: dict[type[Message], Callable[[Member, Any], None]] = {
+            Prepare: voting.prepare,
+            Promise: running.promise,
+            Accept: voting.accept,
+            Accepted: leading.accepted,
+            Preempted: running.preempted,
+            Decided: voting.decided,
+            PreVote: voting.pre_vote,
+            PreVoted: running.pre_voted,
+            Beat: voting.beat,
+            BeatAck: leading.beat_ack,
+            Forward: leading.forward,
+            Expected: self._expected,
+            AskIndex: leading.ask_index,
+            ReadIndex: self._read_index,
+            TakeOver: running.take_over,
+            Hello: joining.hello,
+            Welcome: joining.welcome,
+            Found: joining.found,
+        }
+
+    # ------------------------------------------------------------------ what it knows
+
+    @property
+    def me(self) -> Member:
+        return self._state.me
+
+    @property
+    def decided(self) -> Seq:
+        """Everything up to here is decided and was handed out."""
+        return self._state.replica.decided
+
+    @property
+    def known(self) -> Seq:
+        """The highest slot of which this node has heard that it is decided. Above `decided`, it should catch up."""
+        return self._state.replica.known
+
+    @property
+    def configuration(self) -> Configuration | None:
+        return self._state.configuration
+
+    @property
+    def cluster(self) -> int:
+        return self._state.cluster
+
+    @property
+    def leader(self) -> Member | None:
+        """Who leads, as far as this node knows."""
+        return self._state.me if self.is_leader else self._state.election.leader
+
+    @property
+    def is_leader(self) -> bool:
+        return self._state.leader is not None
+
+    @property
+    def is_voter(self) -> bool:
+        return self._state.is_voter
+
+    @property
+    def ballot(self) -> Ballot:
+        """The highest ballot promised."""
+        return self._state.acceptor.promised
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory held for values and requests that are not done with."""
+        state = self._state
+        leader = state.leader.held_bytes if state.leader else 0
+        return state.acceptor.spans.bytes + state.proposer.bytes + leader
+
+    def envelope(self, to: Member, message: Message) -> Envelope:
+        """Put a message into its envelope."""
+        configuration = self._state.configuration
+        number = configuration.number if configuration else 0
+        return Envelope(self._state.cluster, number, self._state.me, to.node, message)
+
+    # ------------------------------------------------------------------ what goes in
+
+    def step(self, envelope: Envelope) -> Effects:
+        """Take a message."""
+        if self._is_for_us(envelope):
+            self._handlers[type(envelope.message)](envelope.sender, envelope.message)
+            self._pump()
+        return self._effects()
+
+    def _is_for_us(self, envelope: Envelope) -> bool:
+        state = self._state
+        if envelope.to not in (0, state.me.node):
+            return False
+        if envelope.cluster == state.cluster or isinstance(envelope.message, _STRANGERS):
+            return True
+        if state.is_fresh and envelope.to == state.me.node and envelope.cluster:
+            # Whoever knows this life of the disk has it from a configuration, so this node belongs there.
+            state.join(envelope.cluster)
+            return True
+        return False
+
+    def tick(self, now: float) -> Effects:
+        """Let time pass. Call it a few times per heartbeat, and before a message whenever much time has passed."""
+        state = self._state
+        state.now = now
+        self._watch_disk()
+        self._leading.tick()
+        self._running.tick()
+        self._joining.tick()
+        state.out.answers += state.proposer.expire(now)
+        self._expire_reads()
+        if state.proposer.is_waiting and now - state.proposer.sent_at >= state.config.retry_s:
+            state.proposer.rewind()
+        self._pump()
+        return self._effects()
+
+    def propose(self, token: int, updates: Sequence[Any], size: int) -> Effects:
+        """Have updates decided, all together and in this order; `token` comes back in the answer."""
+        state = self._state
+        if state.is_passive:
+            state.out.answers.append(
+                Rejected(token, "the member list is empty: this node is passive")
+            )
+        elif not state.proposer.has_room(size):
+            state.out.answers.append(Rejected(token, "too many requests are waiting"))
+        else:
+            state.proposer.ask(token, updates, size, state.now)
+            self._pump()
+        return self._effects()
+
+    def read(self, token: int) -> Effects:
+        """Ask from where on a read is up to date."""
+        state = self._state
+        self._reads[token] = state.now + state.config.request_timeout_s
+        if state.leader is not None:
+            self._leading.ask_index(state.me, AskIndex(token))
+        elif state.election.leader is not None:
+            state.send_now(state.election.leader, AskIndex(token))
+        return self._effects()
+
+    def holds_lease(self, now: float) -> bool:
+        """Say whether nobody else leads at `now`. To be asked once more when a read by lease is done."""
+        self._state.now = max(now, self._state.now)
+        return self._leading.holds_lease
+
+    def learn(self, values: Sequence[Value]) -> Effects:
+        """Take decided values that catch-up brought: proven ranges, the first of which begins by the first unknown."""
+        state = self._state
+        for value in values:
+            if value.last > state.replica.decided:
+                # Only somebody else can have decided what a leader has not.
+                state.resign()
+                state.decide(value.cut(max(value.first, state.replica.decided + 1), value.last))
+        self._running.try_to_lead()
+        self._pump()
+        return self._effects()
+
+    def persisted(self, ticket: int) -> None:
+        """What the calls up to this ticket asked to be persisted is on disk."""
+        while self._syncing and self._syncing[0][0] <= ticket:
+            self._syncing.popleft()
+
+    def stored(self, seq: Seq) -> None:
+        """The log has everything up to here on disk: the acceptor need not keep it."""
+        state = self._state
+        state.acceptor.trim(seq)
+        if seq >= state.trimmed + state.config.trim_slots_min:
+            state.trimmed = state.trim_due = seq
+
+    def wish(self, names: Sequence[str] | None) -> Effects:
+        """Say which names should vote. An empty list makes this node passive; nothing is forgotten."""
+        self._state.wish = None if names is None else tuple(dict.fromkeys(names))
+        return self.tick(self._state.now)
+
+    def hand_over(self, to: Member | None = None) -> Effects:
+        """Hand the leadership over, to a given voter or to the one that is furthest."""
+        self._leading.hand_over(to)
+        self._pump()
+        return self._effects()
+
+    def disable(self, reason: str | None) -> Effects:
+        """Neither vote nor lead for as long as there is a reason: no room on disk, a sync that failed."""
+        self._state.unable = reason
+        if reason is not None:
+            self._state.resign()
+        return self._effects()
+
+    def stop(self, reason: str) -> Effects:
+        """Answer everybody who waits. The machine is of no use afterwards."""
+        state = self._state
+        state.out.answers += state.proposer.abandon(reason)
+        state.out.answers += [ReadFailed(token, reason) for token in self._reads]
+        self._reads.clear()
+        return self._effects()
+
+    # ------------------------------------------------------------------ inside
+
+    def _effects(self) -> Effects:
+        state = self._state
+        out, state.out = state.out, Effects()
+        if out.persist:
+            state.tickets += 1
+            out.ticket = state.tickets
+            self._syncing.append((out.ticket, state.now))
+        for answer in out.answers:
+            if isinstance(answer, ReadAt | ReadFailed):
+                self._reads.pop(answer.token, None)
+        return out
+
+    def _pump(self) -> None:
+        """Send requests to whoever leads, and propose what came in."""
+        state = self._state
+        if state.leader is not None:
+            if state.leader.has_room:
+                self._leading.take(state.proposer.next_requests(state.now))
+            self._leading.propose()
+        elif state.election.leader is not None:
+            requests = state.proposer.next_requests(state.now)
+            if requests:
+                state.send_now(state.election.leader, Forward(tuple(requests)))
+
+    def _expected(self, _sender: Member, message: Expected) -> None:
+        state = self._state
+        state.out.answers += state.proposer.expected(*message, state.replica.decided)
+
+    def _read_index(self, _sender: Member, message: ReadIndex) -> None:
+        if message.token in self._reads:
+            self._state.out.answers.append(ReadAt(message.token, message.slot))
+
+    def _expire_reads(self) -> None:
+        now = self._state.now
+        for token, deadline in list(self._reads.items()):
+            if deadline > now:
+                break
+            self._state.out.answers.append(ReadFailed(token, "no leader answered in time"))
+            del self._reads[token]
+
+    def _watch_disk(self) -> None:
+        """A leader whose disk hangs steps down: a sync that takes longer than an election is none."""
+        state = self._state
+        if self._syncing and state.now - self._syncing[0][1] >= state.config.election_timeout_s:
+            state.resign()

@@ -1,0 +1,143 @@
+"""A node runs for leader: it asks whether it would be elected, and then prepares a ballot."""
+
+from __future__ import annotations
+
+from sirius.paxos.leader import Leader
+from sirius.paxos.members import Configuration, Member
+from sirius.paxos.messages import (
+    Preempted,
+    Prepare,
+    PreVote,
+    PreVoted,
+    Promise,
+    TakeOver,
+)
+from sirius.paxos.scout import Scout
+from sirius.paxos.state import State
+from sirius.paxos.values import Value
+from sirius.types import Ballot
+
+
+class Running:
+    """The candidate's side of the conversation."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def _may_run(self) -> bool:
+        state = self._state
+        return state.is_voter and not state.is_passive and state.unable is None
+
+    def tick(self) -> None:
+        state = self._state
+        if state.leader is not None:
+            return
+        if state.scout is not None:
+            self._tick_scout(state.scout)
+        elif state.election.is_due(state.now):
+            if self._may_run:
+                self._ask()
+            else:
+                state.election.rest(state.now)
+
+    # ------------------------------------------------------------------ pre-vote
+
+    def _ask(self) -> None:
+        state = self._state
+        ballot = Ballot(state.highest.round + 1, state.me.node)
+        state.election.ask(ballot, state.now)
+        for member in state.others:
+            state.send_now(member, PreVote(ballot, state.replica.decided))
+        self._granted(state.me, ballot)
+
+    def pre_voted(self, sender: Member, message: PreVoted) -> None:
+        state = self._state
+        state.replica.hear(message.decided)
+        state.highest = max(state.highest, message.highest)
+        if message.granted:
+            self._granted(sender, message.ballot)
+
+    def _granted(self, member: Member, ballot: Ballot) -> None:
+        state = self._state
+        if state.configuration is None or not self._may_run:
+            return
+        if state.election.granted(member.node, ballot, state.configuration):
+            self._campaign(handed_over=False)
+
+    # ------------------------------------------------------------------ phase 1
+
+    def take_over(self, _sender: Member, message: TakeOver) -> None:
+        state = self._state
+        if message.ballot >= state.acceptor.promised and self._may_run and state.leader is None:
+            self._campaign(handed_over=True)
+
+    def _campaign(self, *, handed_over: bool) -> None:
+        state = self._state
+        state.election.ask(state.new_ballot(), state.now)
+        state.election.asking = None
+        state.scout = Scout(state.used, state.now, handed_over)
+        self._prepare(state.scout)
+
+    def _prepare(self, scout: Scout) -> None:
+        """Ask everybody who has not promised yet, oneself by the same way as the others."""
+        state = self._state
+        message = Prepare(scout.ballot, state.replica.decided, scout.handed_over)
+        asked = {member for each in self._missing(scout) for member in each.voters}
+        for member in sorted(asked):
+            if member.node not in scout.promises:
+                state.send(member, message)
+
+    def _missing(self, scout: Scout) -> list[Configuration]:
+        state = self._state
+        if state.configuration is None:
+            return []
+        return scout.missing(state.configuration, state.replica.decided, self._configuration_in)
+
+    def _configuration_in(self, value: Value) -> Configuration | None:
+        return self._state.codec.content(value).configuration
+
+    def promise(self, sender: Member, message: Promise) -> None:
+        state, scout = self._state, self._state.scout
+        if scout is None or message.ballot != scout.ballot:
+            return
+        state.replica.hear(message.decided)
+        before = self._missing(scout)
+        scout.promised(sender.node, message)
+        if self._missing(scout)[:1] != before[:1]:
+            self._prepare(scout)
+        self.try_to_lead()
+
+    def preempted(self, _sender: Member, message: Preempted) -> None:
+        self._state.notice(message.promised)
+
+    def _tick_scout(self, scout: Scout) -> None:
+        state = self._state
+        if state.now - scout.started >= 2 * state.config.election_timeout_s or not self._may_run:
+            state.resign()
+        elif state.now - scout.sent_at >= state.config.retry_s:
+            scout.sent_at = state.now
+            self._prepare(scout)
+        else:
+            self.try_to_lead()
+
+    def try_to_lead(self) -> None:
+        """Lead, if the ballot is adopted and everything that is decided is known. At most once a ballot."""
+        state, scout = self._state, self._state.scout
+        if scout is None or state.configuration is None:
+            return
+        decided = state.replica.decided
+        if not scout.is_adopted(state.configuration, decided, self._configuration_in):
+            return
+        state.scout = None
+        state.leader = Leader(
+            state.me.node,
+            scout.ballot,
+            state.config,
+            state.codec,
+            state.replica.sessions,
+            state.now,
+        )
+        state.leader.adopt(scout.adopted(decided), decided)
+        state.election.heard(state.me, scout.ballot, state.now)
+        state.proposer.rewind()

@@ -1,0 +1,191 @@
+"""What the parts of one machine share: who it is, what it knows, and what it asks for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sirius.paxos.acceptor import NO_BALLOT, Acceptor
+from sirius.paxos.config import PaxosConfig
+from sirius.paxos.effects import Effects, Entry, KeepBallot, KeepNote, Trim
+from sirius.paxos.election import Election
+from sirius.paxos.leader import Leader
+from sirius.paxos.members import Configuration, Member
+from sirius.paxos.messages import Message
+from sirius.paxos.proposer import Proposer
+from sirius.paxos.replica import Replica
+from sirius.paxos.scout import Scout
+from sirius.paxos.sessions import Sessions
+from sirius.paxos.values import Codec, PValue, Value
+from sirius.types import Ballot, NodeId, Seq
+
+FOUNDED = "founded"
+"""The note that holds the configuration of a cluster which this node helped to found."""
+JOINED = "joined"
+"""The note that holds the id of the cluster to which this node belongs."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a node's disk remembers. The default is an empty one."""
+
+    decided: Seq = Seq(0)
+    """The end of the log."""
+    promised: Ballot = NO_BALLOT
+    highest: Ballot = NO_BALLOT
+    """The highest ballot that this node ever used."""
+    accepted: Iterable[PValue] = ()
+    cluster: int = 0
+    configuration: Configuration | None = None
+    """The last one in the log, or the founding one."""
+    sessions: Sessions | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """The shared part. `now` is the time of the last tick."""
+
+    me: Member
+    config: PaxosConfig
+    codec: Codec
+    rng: random.Random
+    now: float
+    replica: Replica
+    acceptor: Acceptor
+    election: Election
+    proposer: Proposer
+    highest: Ballot
+    """The highest ballot seen or used."""
+    used: Ballot
+    cluster: int
+    wish: tuple[str, ...] | None = None
+    """The names that should vote; None if nobody has said. Nobody: this node is passive."""
+    seen: dict[str, NodeId] = field(default_factory=dict)
+    """The last life of each name that was heard of."""
+    leader: Leader | None = None
+    scout: Scout | None = None
+    unable: str | None = None
+    """Why this node can neither vote nor lead for now."""
+    out: Effects = field(default_factory=Effects)
+    trimmed: Seq = Seq(0)
+    trim_due: Seq = Seq(0)
+    tickets: int = 0
+
+    @classmethod
+    def recover(
+        cls,
+        me: Member,
+        config: PaxosConfig,
+        codec: Codec,
+        rng: random.Random,
+        now: float,
+        disk: Recovered,
+    ) -> State:
+        replica = Replica(config, codec, disk.decided, disk.configuration, disk.sessions)
+        cluster = disk.configuration.cluster if disk.configuration else disk.cluster
+        return cls(
+            me=me,
+            config=config,
+            codec=codec,
+            rng=rng,
+            now=now,
+            replica=replica,
+            acceptor=Acceptor(disk.promised, disk.accepted),
+            election=Election(config, rng, now),
+            proposer=Proposer(config, lambda: rng.getrandbits(63) | 1, disk.decided),
+            highest=max(disk.promised, disk.highest),
+            used=disk.highest,
+            cluster=cluster,
+        )
+
+    # ------------------------------------------------------------------ who
+
+    @property
+    def configuration(self) -> Configuration | None:
+        return self.replica.configuration
+
+    @property
+    def is_voter(self) -> bool:
+        return self.configuration is not None and self.configuration.is_voter(self.me.node)
+
+    @property
+    def is_passive(self) -> bool:
+        return self.wish == ()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether this node belongs to no cluster and has never voted."""
+        return not self.cluster and self.acceptor.promised == NO_BALLOT and not self.replica.decided
+
+    @property
+    def others(self) -> list[Member]:
+        """The other voters."""
+        voters = self.configuration.voters if self.configuration else ()
+        return [member for member in voters if member != self.me]
+
+    # ------------------------------------------------------------------ asking for things
+
+    def persist(self, entry: Entry) -> None:
+        if self.trim_due:
+            self.out.persist.append(Trim(self.trim_due))
+            self.trim_due = Seq(0)
+        self.out.persist.append(entry)
+
+    def send(self, to: Member, message: Message) -> None:
+        """Send a message that speaks of what this node has promised or accepted."""
+        self.out.send.append((to, message))
+
+    def send_now(self, to: Member, message: Message) -> None:
+        """Send a message that does not depend on the disk. To oneself none is needed."""
+        self.out.send_now.append((to, message))
+
+    def tell_others(self, message: Message) -> None:
+        """Send a message to all other voters and the learners, now."""
+        members = self.configuration.members if self.configuration else ()
+        for member in members:
+            if member != self.me:
+                self.out.send_now.append((member, message))
+
+    # ------------------------------------------------------------------ what happens everywhere
+
+    def notice(self, ballot: Ballot) -> None:
+        """A ballot was seen. One above one's own ends what one was doing with it."""
+        self.highest = max(self.highest, ballot)
+        if self.leader is not None and ballot > self.leader.ballot:
+            self.resign()
+        if self.scout is not None and ballot > self.scout.ballot:
+            self.scout = None
+
+    def resign(self) -> None:
+        """Stop leading and scouting, and wait for somebody else to lead."""
+        if self.leader is not None or self.scout is not None:
+            self.leader = self.scout = None
+            self.election.forget_leader()
+            self.election.rest(self.now)
+            self.proposer.rewind()
+
+    def new_ballot(self) -> Ballot:
+        """Return a ballot above all that were seen, and have it kept: it is never used again."""
+        ballot = Ballot(max(self.highest, self.used).round + 1, self.me.node)
+        self.highest = self.used = ballot
+        self.persist(KeepBallot(ballot))
+        return ballot
+
+    def decide(self, value: Value) -> None:
+        """Take the next decided value: it goes to the log, and to whoever waits for it."""
+        content = self.replica.decide(value)
+        self.out.append.append(value)
+        if content.has_holes:
+            self.out.answers += self.proposer.lose(self.replica.decided)
+        for run in content.runs:
+            self.out.answers += self.proposer.decided(run)
+        if content.configuration is not None and not self.cluster:
+            self.join(content.configuration.cluster)
+        if self.leader is not None and not self.is_voter:
+            self.resign()
+
+    def join(self, cluster: int) -> None:
+        """Belong to a cluster from now on."""
+        self.cluster = cluster
+        self.persist(KeepNote(JOINED, cluster))

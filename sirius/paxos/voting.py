@@ -1,0 +1,128 @@
+"""A voter answers: prepares and accepts, pre-votes, heartbeats, and the decided point that comes along with them."""
+
+from __future__ import annotations
+
+from sirius.paxos.effects import KeepAccepted, KeepPromise
+from sirius.paxos.members import Member
+from sirius.paxos.messages import (
+    Accept,
+    Accepted,
+    Beat,
+    BeatAck,
+    Decided,
+    Preempted,
+    Prepare,
+    PreVote,
+    PreVoted,
+    Promise,
+)
+from sirius.paxos.state import State
+from sirius.paxos.values import Value
+from sirius.types import Ballot
+
+
+class Voting:
+    """The acceptor's and follower's side of the conversation."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # ------------------------------------------------------------------ phase 1
+
+    def pre_vote(self, sender: Member, message: PreVote) -> None:
+        state = self._state
+        granted = (
+            state.unable is None
+            and message.ballot > state.acceptor.promised
+            and message.decided >= state.replica.decided
+            and self._hears_nobody()
+        )
+        answer = PreVoted(message.ballot, granted, state.replica.decided, state.highest)
+        state.send_now(sender, answer)
+
+    def _hears_nobody(self) -> bool:
+        state = self._state
+        return state.leader is None and state.election.is_silent(state.now)
+
+    def prepare(self, sender: Member, message: Prepare) -> None:
+        state, acceptor = self._state, self._state.acceptor
+        if state.unable is not None or self._is_under_lease(message):
+            return
+        before = acceptor.promised
+        if not acceptor.prepare(message.ballot):
+            state.send_now(sender, Preempted(message.ballot, acceptor.promised))
+            return
+        if acceptor.promised != before:
+            state.persist(KeepPromise(message.ballot))
+            state.notice(message.ballot)
+            state.election.rest(state.now)
+        decided = state.replica.decided
+        accepted = acceptor.accepted(after=max(decided, message.decided))
+        state.send(sender, Promise(message.ballot, decided, accepted))
+
+    def _is_under_lease(self, message: Prepare) -> bool:
+        """With leases, whoever hears a leader promises nobody else anything, unless that leader has asked for it."""
+        return self._state.config.lease and not message.handed_over and not self._hears_nobody()
+
+    # ------------------------------------------------------------------ phase 2
+
+    def accept(self, sender: Member, message: Accept) -> None:
+        state, acceptor = self._state, self._state.acceptor
+        ballot, value, decided = message
+        if ballot < acceptor.promised:
+            state.send_now(sender, Preempted(ballot, acceptor.promised))
+            return
+        self._follow(sender, ballot)
+        if state.unable is None and self._take(ballot, value):
+            state.send(sender, Accepted(ballot, value.first, value.last))
+        self._catch(ballot, decided)
+
+    def _take(self, ballot: Ballot, value: Value) -> bool:
+        """Accept what is not decided yet; say whether the whole may be answered."""
+        state, known = self._state, self._state.replica.decided
+        if value.last <= known or state.acceptor.holds(ballot, value):
+            return True
+        if value.last > known + state.config.accept_slots_max:
+            return False
+        if value.first <= known:
+            value = value.cut(known + 1, value.last)
+        state.acceptor.accept(ballot, value)
+        state.persist(KeepAccepted(ballot, value))
+        return True
+
+    # ------------------------------------------------------------------ following
+
+    def beat(self, sender: Member, message: Beat) -> None:
+        state = self._state
+        if message.ballot < state.acceptor.promised:
+            state.send_now(sender, Preempted(message.ballot, state.acceptor.promised))
+            return
+        self._follow(sender, message.ballot)
+        self._catch(message.ballot, message.decided)
+        state.send_now(sender, BeatAck(message.ballot, message.number, state.replica.decided))
+
+    def decided(self, sender: Member, message: Decided) -> None:
+        if message.ballot >= self._state.acceptor.promised:
+            self._follow(sender, message.ballot)
+            self._catch(message.ballot, message.decided)
+
+    def _follow(self, sender: Member, ballot: Ballot) -> None:
+        """Take the sender for the leader: only an adopted ballot sends such messages."""
+        state = self._state
+        state.notice(ballot)
+        if sender != state.me and state.election.heard(sender, ballot, state.now):
+            state.proposer.rewind()
+
+    def _catch(self, ballot: Ballot, decided: int) -> None:
+        """Decide up to the leader's decided point, as far as values were accepted under its own ballot.
+
+        Under another ballot the slot may hold another value. Those slots come by catch-up.
+        """
+        state, replica = self._state, self._state.replica
+        replica.hear(decided)
+        while replica.decided < decided:
+            span = state.acceptor.spans.at(replica.decided + 1)
+            if span is None or span.ballot != ballot:
+                return
+            first, last = replica.decided + 1, min(span.last, decided)
+            state.decide(span._replace(first=first, last=last).cut)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.values import Content, Request, Run
-from sirius.types import NodeId, Seq
+from sirius.types import Ballot, NodeId, Seq
 from sirius.wal.block import ENTRY, Block, Entries, assemble
 from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Update
 
@@ -108,6 +108,7 @@ def to_json(configuration: Configuration) -> bytes:
             "number": configuration.number,
             "voters": configuration.voters,
             "learners": configuration.learners,
+            "reign": configuration.reign,
         },
         separators=(",", ":"),
     ).encode()
@@ -121,4 +122,5 @@ def from_json(body: bytes) -> Configuration:
         fields["number"],
         tuple(Member(NodeId(node), name) for node, name in fields["voters"]),
         tuple(Member(NodeId(node), name) for node, name in fields["learners"]),
+        Ballot(*fields["reign"]),
     )

@@ -37,14 +37,13 @@ from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Envelope, Message
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.state import FOUNDED, JOINED, Recovered
-from sirius.paxos.values import PValue
+from sirius.paxos.values import SLOT_MAX, PValue
 from sirius.types import NodeId
 from sirius.wal import Block, Log
 from sirius.wal.journal import Journal
 from sirius.wal.record import Update
 
 _NODE: Final = b"node"
-_SLOT_MAX: Final = (1 << 63) - 1
 
 
 class Port(Protocol):
@@ -269,7 +268,7 @@ def recover(log: Log, journal: Journal, codec: BlockCodec, config: PaxosConfig) 
         decided=decided,
         promised=journal.promised,
         highest=journal.highest_ballot,
-        accepted=[PValue(*each) for each in journal.accepted(decided + 1, _SLOT_MAX)],
+        accepted=[PValue(*each) for each in journal.accepted(decided + 1, SLOT_MAX)],
         cluster=int(journal.notes.get(JOINED.encode(), 0)),
         configuration=configuration,
         sessions=sessions,

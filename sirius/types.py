@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import Final, NamedTuple, NewType
 
 Seq = NewType("Seq", int)
 """A position in the one log. The first record has sequence number 1; 0 means "nothing yet"."""
@@ -23,3 +23,6 @@ class Ballot(NamedTuple):
 
     round: int
     node: int
+
+
+NO_BALLOT: Final = Ballot(0, 0)

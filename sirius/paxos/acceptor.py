@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sirius.paxos.values import PValue, Span, Spans, Value
-from sirius.types import Ballot
-
-NO_BALLOT = Ballot(0, 0)
+from sirius.paxos.values import SLOT_MAX, PValue, Span, Spans, Value
+from sirius.types import NO_BALLOT, Ballot
 
 
 class Acceptor:
@@ -51,7 +49,7 @@ class Acceptor:
     def accepted(self, after: int) -> tuple[PValue, ...]:
         """Return what was accepted behind a slot, cut to fit."""
         return tuple(
-            PValue(span.ballot, span.cut) for span in self.spans.within(after + 1, 1 << 63)
+            PValue(span.ballot, span.cut) for span in self.spans.within(after + 1, SLOT_MAX)
         )
 
     def trim(self, stored: int) -> None:

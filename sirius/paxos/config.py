@@ -28,6 +28,8 @@ class PaxosConfig:
     pipeline_bytes_max: int = 8 * 1024 * 1024
     accept_slots_max: int = 65536
     """How far ahead of what it has decided itself an acceptor takes values."""
+    accept_bytes_max: int = 64 * 1024 * 1024
+    """How much it holds of what is not in its log yet."""
     intake_requests_max: int = 4096
     """How many requests wait at a leader for the pipeline."""
     intake_bytes_max: int = 32 * 1024 * 1024

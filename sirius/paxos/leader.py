@@ -1,7 +1,8 @@
 """The leader: what a node does while its ballot is the adopted one.
 
-It proposes again what its scout found, fills the gaps with no-ops, and then gives slots to requests: as many as are
-there go into one value, so batches grow with load and nothing waits for a timer while the pipeline has room.
+It proposes again what its scout found, fills the gaps with no-ops, and states the configuration in force: with that its
+reign begins (`sirius.paxos.scout` says why). Then it gives slots to requests: as many as are there go into one value,
+so batches grow with load and nothing waits for a timer while the pipeline has room.
 
 It lives as long as the ballot: pre-empted, cut off from its majority or handing over, it is thrown away, and what
 became of its proposals is found out by whoever leads next.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sirius.paxos.commander import Pipeline
 from sirius.paxos.config import PaxosConfig
@@ -52,8 +54,9 @@ class Leader:
         self.successor: Member | None = None
         self.handing_over_since = now
 
-    def adopt(self, spans: Sequence[Span], decided: int) -> None:
-        """Take over what the scout found behind `decided`; gaps become no-ops."""
+    def adopt(self, spans: Sequence[Span], decided: int, configuration: Configuration) -> None:
+        """Take over what the scout found behind `decided`; gaps become no-ops. Then begin the reign."""
+        self._step = configuration
         slot = decided + 1
         for span in spans:
             if span.first > slot:
@@ -158,9 +161,8 @@ class Leader:
         if self.pipeline or self._step is None:
             return None
         self._alone = True
-        value = self._codec.membership(self.pipeline.next_slot, self._step)
-        self._step = None
-        return value
+        step, self._step = replace(self._step, reign=self.ballot), None
+        return self._codec.membership(self.pipeline.next_slot, step)
 
     def _batch(self) -> list[Request]:
         batch = [self._pop()]

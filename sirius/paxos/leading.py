@@ -209,17 +209,14 @@ class Leading:
     # ------------------------------------------------------------------ members
 
     def _reconcile(self, leader: Leader) -> None:
-        """Take one step towards the wished voters. The founding configuration goes into the log first of all."""
+        """Take one step towards the wished voters."""
         state, now = self._state, self._state.configuration
-        if now is None or leader.is_changing or leader.has_adopted:
+        if now is None or leader.is_changing or leader.has_adopted or not state.wish:
             return
-        if not state.replica.decided and not leader.pipeline:
-            leader.change(now)
-        elif state.wish:
-            step = next_step(now, state.wish, state.seen, self._level(leader), state.me.node)
-            leader.change(step)
-            if step is None and self._is_last_to_go(now) and leader.successor is None:
-                self.hand_over()
+        step = next_step(now, state.wish, state.seen, self._level(leader), state.me.node)
+        leader.change(step)
+        if step is None and self._is_last_to_go(now) and leader.successor is None:
+            self.hand_over()
 
     def _is_last_to_go(self, now: Configuration) -> bool:
         """Whether all that is left to do is to take out this node."""

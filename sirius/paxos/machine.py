@@ -67,6 +67,7 @@ class Machine:
         leading, joining = Leading(state), Joining(state)
         self._running, self._leading, self._joining = running, leading, joining
         self._reads: dict[int, float] = {}
+        self._asked_at = now
         self._syncing: deque[tuple[int, float]] = deque()
         self._handlers: dict[type[Message], Callable[[Member, Any], None]] = {
             Prepare: voting.prepare,
@@ -197,12 +198,19 @@ class Machine:
     def read(self, token: int) -> Effects:
         """Ask from where on a read is up to date."""
         state = self._state
-        self._reads[token] = state.now + state.config.request_timeout_s
+        if len(self._reads) >= state.config.reads_max:
+            state.out.answers.append(ReadFailed(token, "too many reads are waiting"))
+        else:
+            self._reads[token] = state.now + state.config.request_timeout_s
+            self._ask_index(token)
+        return self._effects()
+
+    def _ask_index(self, token: int) -> None:
+        state = self._state
         if state.leader is not None:
             self._leading.ask_index(state.me, AskIndex(token))
         elif state.election.leader is not None:
             state.send_now(state.election.leader, AskIndex(token))
-        return self._effects()
 
     def holds_lease(self, now: float) -> bool:
         """Say whether nobody else leads at `now`. To be asked once more when a read by lease is done."""
@@ -214,8 +222,9 @@ class Machine:
         state = self._state
         for value in values:
             if value.last > state.replica.decided:
-                # Only somebody else can have decided what a leader has not.
-                state.resign()
+                if state.leader is not None:
+                    # Only somebody else can have decided what this leader has not.
+                    state.resign()
                 state.decide(value.cut(max(value.first, state.replica.decided + 1), value.last))
         self._running.try_to_lead()
         self._pump()
@@ -294,12 +303,17 @@ class Machine:
             self._state.out.answers.append(ReadAt(message.token, message.slot))
 
     def _expire_reads(self) -> None:
+        """Give up reads that have waited too long, and ask for the others again now and then."""
         now = self._state.now
         for token, deadline in list(self._reads.items()):
             if deadline > now:
                 break
             self._state.out.answers.append(ReadFailed(token, "no leader answered in time"))
             del self._reads[token]
+        if self._reads and now - self._asked_at >= self._state.config.retry_s:
+            self._asked_at = now
+            for token in self._reads:
+                self._ask_index(token)
 
     def _watch_disk(self) -> None:
         """A leader whose disk hangs steps down: a sync that takes longer than an election is none."""

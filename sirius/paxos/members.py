@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from sirius.types import NodeId
+from sirius.types import NO_BALLOT, Ballot, NodeId
 
 
 class Member(NamedTuple):
@@ -35,6 +35,8 @@ class Configuration:
     number: int
     voters: tuple[Member, ...]
     learners: tuple[Member, ...] = ()
+    reign: Ballot = NO_BALLOT
+    """The ballot under which the entry was proposed first: see `sirius.paxos.scout`."""
 
     @cached_property
     def voter_ids(self) -> tuple[NodeId, ...]:
@@ -92,10 +94,11 @@ def next_step(
 ) -> Configuration | None:
     """Return the configuration that brings the voters one step closer to the wished names.
 
-    `seen` says which life of a name was heard of last, `level` who is alive and not behind. None if there is nothing
-    to do, or nothing that can be done now. The leader itself is never taken out: it has to hand over first.
+    `seen` says which life of a name greeted last, `level` who is alive and not behind. None if there is nothing to
+    do, or nothing that can be done now. The leader itself is never taken out: it has to hand over first.
     """
-    wished = tuple(Member(seen[name], name) for name in wish if name in seen)
+    lives = {member.name: member.node for member in now.members} | dict(seen)
+    wished = tuple(Member(lives[name], name) for name in wish if name in lives)
     for member in wished:
         if member not in now.members:
             return now.with_learner(member)

@@ -14,8 +14,8 @@ from sirius.paxos.messages import (
 )
 from sirius.paxos.scout import Scout
 from sirius.paxos.state import State
-from sirius.paxos.values import Value
-from sirius.types import Ballot
+from sirius.paxos.values import Span, Value
+from sirius.types import NO_BALLOT, Ballot
 
 
 class Running:
@@ -92,7 +92,14 @@ class Running:
         state = self._state
         if state.configuration is None:
             return []
-        return scout.missing(state.configuration, state.replica.decided, self._configuration_in)
+        found = [self._configuration_in(span.value) for span in self._adopted(scout)]
+        wanted = [state.configuration, *(each for each in found if each is not None)]
+        return [each for each in wanted if not each.is_quorum(scout.promises)]
+
+    def _adopted(self, scout: Scout) -> list[Span]:
+        replica = self._state.replica
+        reign = replica.configuration.reign if replica.configuration else NO_BALLOT
+        return scout.adopted(replica.decided, reign, self._configuration_in)
 
     def _configuration_in(self, value: Value) -> Configuration | None:
         return self._state.codec.content(value).configuration
@@ -127,7 +134,7 @@ class Running:
         if scout is None or state.configuration is None:
             return
         decided = state.replica.decided
-        if not scout.is_adopted(state.configuration, decided, self._configuration_in):
+        if decided < scout.decided or self._missing(scout):
             return
         state.scout = None
         state.leader = Leader(
@@ -138,6 +145,6 @@ class Running:
             state.replica.sessions,
             state.now,
         )
-        state.leader.adopt(scout.adopted(decided), decided)
+        state.leader.adopt(self._adopted(scout), decided, state.configuration)
         state.election.heard(state.me, scout.ballot, state.now)
         state.proposer.rewind()

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sirius.paxos.acceptor import NO_BALLOT, Acceptor
+from sirius.paxos.acceptor import Acceptor
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Effects, Entry, KeepBallot, KeepNote, Trim
 from sirius.paxos.election import Election
@@ -18,7 +18,7 @@ from sirius.paxos.replica import Replica
 from sirius.paxos.scout import Scout
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.values import Codec, PValue, Value
-from sirius.types import Ballot, NodeId, Seq
+from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
 
 FOUNDED = "founded"
 """The note that holds the configuration of a cluster which this node helped to found."""

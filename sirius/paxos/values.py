@@ -5,10 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from sirius.paxos.members import Configuration
 from sirius.types import Ballot, Seq
+
+SLOT_MAX: Final = (1 << 63) - 1
 
 
 class Value(Protocol):

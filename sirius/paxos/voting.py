@@ -33,7 +33,6 @@ class Voting:
         state = self._state
         granted = (
             state.unable is None
-            and message.ballot > state.acceptor.promised
             and message.decided >= state.replica.decided
             and self._hears_nobody()
         )
@@ -82,13 +81,21 @@ class Voting:
         state, known = self._state, self._state.replica.decided
         if value.last <= known or state.acceptor.holds(ballot, value):
             return True
-        if value.last > known + state.config.accept_slots_max:
+        if not self._has_room(value):
             return False
         if value.first <= known:
             value = value.cut(known + 1, value.last)
         state.acceptor.accept(ballot, value)
         state.persist(KeepAccepted(ballot, value))
         return True
+
+    def _has_room(self, value: Value) -> bool:
+        """Whether a value is near enough, and memory left for it; the very next one is always taken."""
+        state, decided = self._state, self._state.replica.decided
+        if value.first <= decided + 1:
+            return True
+        fits = state.acceptor.spans.bytes + len(value) <= state.config.accept_bytes_max
+        return fits and value.last <= decided + state.config.accept_slots_max
 
     # ------------------------------------------------------------------ following
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sirius.testing import MemoryFileSystem
-from sirius.types import Ballot
+from sirius.types import NO_BALLOT, Ballot
 from sirius.wal import Batch, Block, Durability, FileSystem, Update, encode
 from sirius.wal.journal import Journal
-from sirius.wal.journal.file import NO_BALLOT
 from sirius.wal.record import Op
 
 UID = 0xC0FFEE

@@ -22,9 +22,9 @@ from sirius.errors import (
     UsageError,
 )
 from sirius.testing import MemoryFileSystem
-from sirius.types import Ballot
+from sirius.types import NO_BALLOT, Ballot
 from sirius.wal import Durability, Limits, OsFileSystem
-from sirius.wal.journal.file import NO_BALLOT, NOTE_BYTES_MAX, Frame, Kind
+from sirius.wal.journal.file import NOTE_BYTES_MAX, Frame, Kind
 from sirius.wal.journal.journal import NOTES_MAX, Journal
 from tests.wal.journals import (
     FOLDER,

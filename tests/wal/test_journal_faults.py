@@ -17,10 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sirius.errors import CorruptFile, DiskFull
 from sirius.testing import CrashMode, MemoryFileSystem, SimulatedCrash
-from sirius.types import Ballot
+from sirius.types import NO_BALLOT, Ballot
 from sirius.wal import Block, Durability, FileSystem, Update, encode
 from sirius.wal.frames import FileHeader, FileKind, Mark, Mode
-from sirius.wal.journal.file import NO_BALLOT
 from sirius.wal.record import Op
 from tests.wal.journals import (
     CALLS,

@@ -44,7 +44,7 @@ from typing import ClassVar, Final, NamedTuple
 from crc32c import crc32c
 
 from sirius.errors import CorruptFile, DiskFull, LogFailed, UsageError
-from sirius.types import Ballot
+from sirius.types import NO_BALLOT, Ballot
 from sirius.wal.block import ALIGN, HEADER, HEADER_BYTES, Header, header_fault
 from sirius.wal.frames import (
     FILE_HEADER_BYTES,
@@ -60,7 +60,6 @@ from sirius.wal.fs import File, is_full
 from sirius.wal.journal.pvalues import Span
 from sirius.wal.record import Limits
 
-NO_BALLOT: Final = Ballot(0, 0)
 NOTE_BYTES_MAX: Final = 64 * 1024
 """Bound on key and value of a note together."""
 _MAGIC: Final = b"SJRN"

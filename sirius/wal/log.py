@@ -20,20 +20,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace as replace_fields
 from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
-from sirius.errors import (
-    CorruptLog,
-    DiskFull,
-    InvalidRecord,
-    LogClosed,
-    LogError,
-    LogFailed,
-    OutOfOrder,
-)
+from sirius.errors import DiskFull, InvalidRecord, LogClosed, LogError, LogFailed, OutOfOrder
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch
 from sirius.wal.block import Block, encode
@@ -41,22 +32,17 @@ from sirius.wal.commit import GroupCommit
 from sirius.wal.compaction.plan import CompactionPolicy, CompactionResult
 from sirius.wal.compaction.rewrite import compact
 from sirius.wal.config import Durability, LogConfig
-from sirius.wal.frames import FileHeader, FileKind, Mode
-from sirius.wal.fs import FileSystem, OsFileSystem, is_full, remove_tree
+from sirius.wal.fs import FileSystem, OsFileSystem
 from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import Op, Record, Update, key_bytes
-from sirius.wal.recovery import recover_active
-from sirius.wal.repair.rebuild import next_id, overlooked
+from sirius.wal.recovery import OnCorrupt
 from sirius.wal.repair.replacement import replace
-from sirius.wal.reserve import Reserve
-from sirius.wal.segment import SegmentWriter
-from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
-from sirius.wal.store import RESERVE, Retirement, Store
-from sirius.wal.truncate import fill, shortened
+from sirius.wal.reserve import Reserve, naming_full
+from sirius.wal.segment_set import SegmentSet
+from sirius.wal.snapshot import Snapshot
+from sirius.wal.store import RESERVE, Store
 from sirius.wal.verify.verify import Report, verify
 
-OnCorrupt = Literal["raise", "quarantine"]
-_INDEX_LAG = 256
 _log = logging.getLogger("sirius.wal")
 
 
@@ -77,24 +63,23 @@ class Log:
         self._now_us = now_us
         self._lock_held = store.lock()
         try:
-            self._retirement = Retirement(store, config.retire_after_s, clock)
-            self._cache = SegmentCache(store, config.limits)
-            self._manifest, self._writer = self._recover(on_corrupt)
+            self._segments = SegmentSet(
+                store, config, on_corrupt=on_corrupt, clock=clock, now_us=now_us
+            )
         except BaseException:
             self._lock_held.release()
             raise
-        self._manifest_lock = threading.RLock()
         self._compact_lock = threading.RLock()
         self._reserve = Reserve(store.fs, f"{store.root}/{RESERVE}", config.reserve_bytes)
         self._closed = False
-        self._short = False
         self._commits = GroupCommit[Block](
             store.root,
             self._write_group,
-            start=self._writer.last,
+            start=self._segments.writer.last,
             pending_bytes_max=config.pending_bytes_max,
             background=config.background and config.durability != Durability.OS,
         )
+        self._segments.on_sealed = self._commits.reach
 
     @classmethod
     def open(
@@ -117,71 +102,6 @@ class Log:
             store.lay_out()
         return cls(store, config or LogConfig(), on_corrupt=on_corrupt, clock=clock, now_us=now_us)
 
-    # ------------------------------------------------------------------ opening
-
-    def _recover(self, on_corrupt: OnCorrupt) -> tuple[Manifest, SegmentWriter]:
-        if not self._store.versions():
-            return self._create()
-        manifest = self._store.load()
-        manifest = self._settle_in(manifest)
-        found = recover_active(self._store, manifest, self._mode, self._config.limits, on_corrupt)
-        if found.writer is not None:
-            return manifest, found.writer
-        return self._next_segment(manifest, found.info)
-
-    def _create(self) -> tuple[Manifest, SegmentWriter]:
-        self._store.lay_out()
-        self._store.refuse_orphans()
-        manifest = Manifest(
-            uid=int.from_bytes(os.urandom(8)),
-            home=self._store.home(),
-            next_segment=SegmentId(2),
-            segments=(SegmentInfo(SegmentId(1), Seq(1)),),
-        )
-        self._store.sweep(manifest, keep_building=False)
-        writer = self._new_writer(manifest.active, manifest.uid)
-        self._store.commit(manifest)
-        return manifest, writer
-
-    def _settle_in(self, manifest: Manifest) -> Manifest:
-        """Give a copy an identity of its own, and clear away what crashes left."""
-        self._refuse_loss(manifest)
-        self._store.settle_names()
-        if self._store.is_copy(manifest):
-            manifest = self._at_home(manifest)
-        for version in self._store.versions()[1:]:
-            self._retirement.supersede(version)
-        self._store.sweep(manifest, keep_building=False)
-        return manifest
-
-    def _refuse_loss(self, manifest: Manifest) -> None:
-        """Raise if a newer manifest was lost: to go on with this one would sweep away what only that one named."""
-        segment = overlooked(self._store, manifest, self._config.limits)
-        if segment is not None:
-            raise CorruptLog(
-                f"{self._store.root}: segment {segment} holds records, and no manifest names it: the newest manifest "
-                f"is lost. Nothing was removed; `waltool repair {self._store.root}` makes the manifest anew"
-            )
-
-    def _at_home(self, manifest: Manifest) -> Manifest:
-        """Make a copy a log of its own, from the version of which everything is there."""
-        _log.warning("%s is a copy: it becomes a log of its own", self._store.root)
-        newest = max(self._store.versions())
-        for version in range(manifest.version + 1, newest + 1):
-            self._store.remove_manifest(version)
-        # Numbered above all that came along, so that nothing of it looks like what this log did later.
-        base = replace_fields(manifest, version=newest, next_segment=next_id(self._store))
-        own = base.at_home(self._store.home(), int.from_bytes(os.urandom(8)))
-        self._store.commit(own)
-        return own
-
-    def _new_writer(self, info: SegmentInfo, uid: int) -> SegmentWriter:
-        header = FileHeader(FileKind.SEGMENT, info.id, uid, info.first, self._now_us())
-        folder = self._store.segment_dir(info.id)
-        # An attempt that found the disk full may have left something.
-        remove_tree(self._store.fs, folder)
-        return SegmentWriter.create(self._store.fs, folder, header, self._mode)
-
     # ------------------------------------------------------------------ state
 
     @property
@@ -199,7 +119,7 @@ class Log:
     @property
     def manifest(self) -> Manifest:
         """The manifest in force."""
-        return self._manifest
+        return self._segments.manifest
 
     @property
     def next_seq(self) -> Seq:
@@ -228,11 +148,7 @@ class Log:
     @property
     def tombstone_floor(self) -> Seq:
         """Deletes up to here may be gone: whoever is below takes the whole state."""
-        return self._manifest.tombstone_floor
-
-    @property
-    def _mode(self) -> Mode:
-        return Mode.FSYNC if self._config.durability == Durability.FSYNC else Mode.OS
+        return self._segments.manifest.tombstone_floor
 
     # ------------------------------------------------------------------ writing
 
@@ -278,164 +194,85 @@ class Log:
 
     def sync(self) -> None:
         """Put on disk all that was written, in whatever mode. A failure is final, as with every sync."""
-        writer = self._writer
+        writer = self._segments.writer
         if self._config.durability == Durability.FSYNC:
             return
         try:
             writer.sync()
         except LogFailed as error:
             # A segment that was sealed meanwhile was synced then, and its file is closed.
-            if writer is self._writer:
+            if writer is self._segments.writer:
                 self._commits.fail(error)
                 raise
 
     def _write_group(self, group: list[Block]) -> None:
+        segments = self._segments
         try:
-            self._append_group(group)
+            segments.append(group)
         except DiskFull:
             # What the disk took of the group is in the log, so it must not be reported as refused.
-            self._finish_group()
-            self._commits.reach(self._writer.last)
+            segments.finish_group()
+            self._commits.reach(segments.writer.last)
             raise
-        self._finish_group()
-
-    def _append_group(self, group: list[Block]) -> None:
-        at = 0
-        while at < len(group):
-            count = self._fitting(group[at:])
-            if count == 0:
-                self._rotate()
-                continue
-            self._writer.append(group[at : at + count])
-            at += count
-
-    def _finish_group(self) -> None:
-        writer, fsync = self._writer, self._config.durability == Durability.FSYNC
-        if fsync:
-            writer.sync()
-        lagging = writer.index_lag >= _INDEX_LAG
-        if lagging:
-            writer.write_index()
-        if fsync or lagging:
-            try:
-                writer.mark(self._mode, synced=fsync)
-            except DiskFull as error:
-                # The group is safe without it; the next append will say that the disk is full.
-                _log.warning("%s: no room for a mark: %s", self._store.root, error)
-
-    def _fitting(self, blocks: list[Block]) -> int:
-        """Return how many of the blocks the active segment still takes; an empty one takes any block."""
-        size, records = self._writer.size, self._writer.records
-        fresh = self._writer.last < self._writer.header.first
-        for count, block in enumerate(blocks):
-            size += len(block)
-            records += block.count
-            over = (
-                size > self._config.segment_bytes_max or records > self._config.segment_records_max
-            )
-            if over and not (fresh and count == 0):
-                return count
-        return len(blocks)
+        segments.finish_group()
 
     def resume(self) -> None:
         """Take appends again after a full disk, from `durable_seq` on."""
         if self.disk_full:
-            self._commits.resume(self._writer.last)
+            self._commits.resume(self._segments.writer.last)
 
     # ------------------------------------------------------------------ segments
-
-    def _rotate(self) -> None:
-        with self._manifest_lock:
-            full = self._writer
-            try:
-                sealed = full.seal(self._mode)
-                self._manifest, self._writer = self._next_segment(self._manifest, sealed)
-            except OSError as error:
-                if is_full(error):
-                    # The segment is still the active one, and whole: the next append tries again.
-                    raise DiskFull(f"{self._store.root}: no room for a new segment") from error
-                raise
-            full.abandon()
-            self._commits.reach(sealed.last)
-
-    def _next_segment(
-        self, manifest: Manifest, finished: SegmentInfo
-    ) -> tuple[Manifest, SegmentWriter]:
-        rotated = manifest.rotate(finished)
-        writer = self._new_writer(rotated.active, rotated.uid)
-        self._store.commit(rotated)
-        self._retirement.supersede(manifest.version)
-        return rotated, writer
 
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosed(f"{self._store.root} is closed")
 
-    def _commit(self, manifest: Manifest) -> None:
-        self._check_open()
-        try:
-            self._store.commit(manifest)
-        except LogFailed as error:
-            # Nobody knows which manifest the disk holds, so nothing more may be built upon either.
-            self._commits.fail(error)
-            raise
+    @contextmanager
+    def _changing(self) -> Iterator[SegmentSet]:
+        """Have nobody else change the segments. Raises if the log is closed."""
+        with self._segments.lock:
+            self._check_open()
+            try:
+                yield self._segments
+            except LogFailed as error:
+                # Nobody knows which manifest the disk holds, so nothing more may be built upon either.
+                self._commits.fail(error)
+                raise
 
     def reserve_segment(self) -> SegmentId:
         """Give out the id of a segment to be built."""
-        with self._manifest_lock:
-            self._manifest, segment = self._manifest.reserve()
-            return segment
+        return self._segments.reserve()
 
     def swap(
         self, old: Sequence[SegmentId], new: Sequence[SegmentInfo], tombstone_floor: int = 0
     ) -> None:
         """Put finished segments, built under their temporary names, in the place of neighbours. Atomic."""
-        with self._manifest_lock:
-            before = self._manifest
-            after = before.swap(old, new, tombstone_floor)
-            for info in new:
-                self._store.publish_segment(info.id)
-            self._commit(after)
-            self._manifest = after
-            self._retirement.supersede(before.version)
-            for segment in old:
-                self._cache.forget(segment)
-            self._retirement.run(after, at_once=self._short)
+        with self._changing() as segments:
+            segments.swap(old, new, tombstone_floor)
 
     def quarantine(self, segment: SegmentId, reason: str) -> None:
         """Set a damaged segment apart: its range is unavailable until it is repaired. An active one is sealed first."""
-        if segment == self._manifest.active.id:
+        if segment == self.manifest.active.id:
             self.rotate()
-        with self._manifest_lock:
-            before = self._manifest
-            after = before.quarantine(segment, reason)
-            self._commit(after)
-            self._manifest = after
-            self._retirement.supersede(before.version)
-            self._cache.forget(segment)
+        with self._changing() as segments:
+            segments.adopt(segments.manifest.quarantine(segment, reason), replaced=[segment])
 
     def tag(self, **tags: str) -> None:
         """Remember small facts of the layers above in the manifest."""
-        with self._manifest_lock:
-            before = self._manifest
-            self._commit(after := before.tagged(**tags))
-            self._manifest = after
-            self._retirement.supersede(before.version)
+        with self._changing() as segments:
+            segments.adopt(segments.manifest.tagged(**tags))
 
     def raise_tombstone_floor(self, seq: int) -> None:
         """Note that deletes up to `seq` may be missing, since this is a copy of a log that has dropped them."""
-        with self._manifest_lock:
-            before = self._manifest
-            self._commit(after := before.raised(seq))
-            self._manifest = after
-            self._retirement.supersede(before.version)
+        with self._changing() as segments:
+            segments.adopt(segments.manifest.raised(seq))
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
         """Have everything written, and nothing appended or swapped until the end."""
         while True:
             self.flush()
-            with self._commits.paused(), self._manifest_lock, self._commits.changed:
+            with self._commits.paused(), self._segments.lock, self._commits.changed:
                 if self._commits.queued == self._commits.durable:
                     yield
                     return
@@ -443,9 +280,9 @@ class Log:
     def rotate(self) -> None:
         """Seal the active segment, unless it is empty, so that compaction reaches what is in it."""
         with self._settled():
-            if self._writer.last >= self._writer.header.first:
+            if not self._segments.is_fresh:
                 try:
-                    self._rotate()
+                    self._segments.rotate()
                 except LogError as error:
                     self._commits.fail(error)
                     raise
@@ -456,29 +293,19 @@ class Log:
         Only for a log that stands alone: see `sirius.wal.truncate`. Appends wait meanwhile.
         """
         with self._compact_lock, self._settled():
-            gone = self._writer.last - seq
+            gone = self._segments.writer.last - seq
             if seq < 0 or gone <= 0:
                 return 0
-            before, after = self._manifest, shortened(self._manifest, seq)
-            writer = self._new_writer(after.active, after.uid)
-            try:
-                with self.snapshot() as snapshot:
-                    fill(writer, snapshot, seq, self._mode)
-            except BaseException:
-                writer.abandon()
-                remove_tree(self._store.fs, self._store.segment_dir(after.active.id))
-                raise
-            self._commit(after)
-            self._writer.abandon()
-            self._manifest, self._writer = after, writer
-            self._retirement.supersede(before.version)
+            with self.snapshot() as snapshot:
+                shorter = self._segments.prepare_cut(seq, snapshot)
+            with self._changing() as segments:
+                segments.cut(*shorter)
             self._commits.rewind(seq)
             return gone
 
     def retire(self, *, at_once: bool = False) -> int:
         """Remove what compaction replaced and nobody can need any more; return how many versions went."""
-        with self._manifest_lock:
-            return self._retirement.run(self._manifest, at_once=at_once)
+        return self._segments.retire(at_once=at_once)
 
     def compact(
         self,
@@ -494,41 +321,22 @@ class Log:
 
         On a full disk the pass works in the reserve, and what it replaces is removed at once.
         """
-        run = partial(
-            compact,
-            self,
-            policy or CompactionPolicy(),
-            lambda: self._closed or should_stop(),
-            on_progress,
-        )
+
+        def stopping() -> bool:
+            return self._closed or should_stop()
+
+        run = partial(compact, self, policy or CompactionPolicy(), stopping, on_progress)
+        full = f"{self._store.root}: no room to compact in"
         with self._compact_lock:
             self._check_open()
             if not self.disk_full:
                 try:
-                    return self._named_full(run)
+                    with naming_full(full):
+                        return run()
                 except DiskFull as error:
                     _log.warning("%s; trying again in the reserve", error)
-            with self._short_of_room():
-                return self._named_full(run)
-
-    @contextmanager
-    def _short_of_room(self) -> Iterator[None]:
-        """Lend the reserve, and keep nothing meanwhile that was replaced."""
-        with self._reserve.lent(True):
-            self._short = True
-            try:
-                self.retire(at_once=True)
-                yield
-            finally:
-                self._short = False
-
-    def _named_full(self, run: Callable[[], CompactionResult]) -> CompactionResult:
-        try:
-            return run()
-        except OSError as error:
-            if is_full(error):
-                raise DiskFull(f"{self._store.root}: no room to compact in") from error
-            raise
+            with self._reserve.lent(), self._segments.short_of_room(), naming_full(full):
+                return run()
 
     def replace(
         self, first: int, last: int, blocks: Iterable[Block], *, source_floor: int | None = None
@@ -558,13 +366,7 @@ class Log:
 
     def snapshot(self) -> Snapshot:
         """Return a fixed view of everything up to `durable_seq`."""
-        with self._manifest_lock:
-            manifest, writer = self._manifest, self._writer
-            last = min(self.durable_seq, writer.last)
-            view = ActiveView(self._cache.open(manifest.active), writer.index)
-            version = manifest.version
-            self._retirement.pin(version)
-        return Snapshot(manifest, self._cache, view, last, lambda: self._retirement.unpin(version))
+        return self._segments.snapshot(lambda: self.durable_seq)
 
     def records(self, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Yield decided entries of a range, which is proven to be covered completely."""
@@ -612,8 +414,8 @@ class Log:
         with self._compact_lock:
             try:
                 if self._commits.close():
-                    self._writer.close(self._mode)
+                    self._segments.writer.close(self._segments.mode)
                 else:
-                    self._writer.abandon()
+                    self._segments.writer.abandon()
             finally:
                 self._lock_held.release()

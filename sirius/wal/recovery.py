@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sirius.errors import CorruptFile, LogFailed
 from sirius.types import Seq
@@ -31,6 +32,8 @@ from sirius.wal.repair.wreck import identify
 from sirius.wal.segment import DATA, Segment, SegmentWriter
 from sirius.wal.store import Store
 
+OnCorrupt = Literal["raise", "quarantine"]
+"""What to do with an active segment that is damaged."""
 _log = logging.getLogger("sirius.wal")
 
 
@@ -43,7 +46,7 @@ class Recovered:
 
 
 def recover_active(
-    store: Store, manifest: Manifest, mode: Mode, limits: Limits, on_corrupt: str
+    store: Store, manifest: Manifest, mode: Mode, limits: Limits, on_corrupt: OnCorrupt
 ) -> Recovered:
     """Bring the active segment into a state that can be appended to."""
     info = manifest.active
@@ -104,7 +107,9 @@ def last_known(walk: Walk) -> int:
     return max([walk.next_first - 1, *(header.last for _, header in blocks_behind(walk))])
 
 
-def _quarantined(info: SegmentInfo, error: CorruptFile, last: int, on_corrupt: str) -> Recovered:
+def _quarantined(
+    info: SegmentInfo, error: CorruptFile, last: int, on_corrupt: OnCorrupt
+) -> Recovered:
     if on_corrupt != "quarantine":
         raise error
     _log.error("%s; the segment is set apart until it is repaired", error)

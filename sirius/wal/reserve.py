@@ -1,4 +1,4 @@
-"""Room kept aside on the disk, so that compaction can still work when the disk is full."""
+"""A full disk: how it is named, and the room kept aside so that compaction can still work."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sirius.wal.fs import FileSystem
+from sirius.errors import DiskFull
+from sirius.wal.fs import FileSystem, is_full
 
 _log = logging.getLogger("sirius.wal")
+
+
+@contextmanager
+def naming_full(what: str) -> Iterator[None]:
+    """Let a full disk be known as `DiskFull`, in the words of whoever wanted the room."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise DiskFull(what) from error
+        raise
 
 
 class Reserve:
@@ -37,12 +49,11 @@ class Reserve:
             file.close()
 
     @contextmanager
-    def lent(self, wanted: bool) -> Iterator[None]:
-        """Give the room away for a while, if wanted, and take it back as far as the disk allows."""
-        if wanted and self._fs.exists(self._path):
+    def lent(self) -> Iterator[None]:
+        """Give the room away for a while, and take it back as far as the disk allows."""
+        if self._fs.exists(self._path):
             self._fs.remove(self._path)
         try:
             yield
         finally:
-            if wanted:
-                self._take()
+            self._take()

@@ -65,12 +65,13 @@ RULES: dict[str, Rule] = {
     "sirius.types": Rule(stdlib=PURE_STDLIB),
     "sirius.wal": Rule(ours=COMMON, stdlib=STDLIB - NETWORK, third_party=("crc32c", "numpy")),
     **{package: Rule(ours=(*COMMON, *PURE), stdlib=PURE_STDLIB) for package in PURE},
+    "sirius.handler": Rule(ours=COMMON, stdlib=PURE_STDLIB),
     "sirius.codec": Rule(ours=(*COMMON, *PURE, "sirius.wal"), third_party=("numpy",)),
     "sirius.engine": Rule(
         ours=(*COMMON, *PURE, "sirius.codec", "sirius.wal"), stdlib=STDLIB - NETWORK
     ),
     "sirius.testing": Rule(
-        ours=(*COMMON, *PURE, "sirius.codec", "sirius.engine", "sirius.wal"),
+        ours=(*COMMON, *PURE, "sirius.codec", "sirius.engine", "sirius.handler", "sirius.wal"),
         third_party=("crc32c", "numpy"),
         third_party_deferred=("hypothesis", "pytest"),
     ),

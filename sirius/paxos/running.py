@@ -35,11 +35,9 @@ class Running:
             return
         if state.scout is not None:
             self._tick_scout(state.scout)
-        elif state.election.is_due(state.now):
-            if self._may_run:
-                self._ask()
-            else:
-                state.election.rest(state.now)
+        elif self._may_run and (state.election.is_due(state.now) or not state.others):
+            # Who votes alone has nobody to wait for.
+            self._ask()
 
     # ------------------------------------------------------------------ pre-vote
 

@@ -1,0 +1,57 @@
+"""What an application writes: a handler for the updates of the log, and what it answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from sirius.types import Seq
+
+
+@dataclass(frozen=True, slots=True)
+class SiriusResult:
+    """What came of a request: a value, nothing, or the handler's refusal."""
+
+    value: Any = None
+    has_value: bool = False
+    error: str | None = None
+    seq: Seq | None = None
+    """The sequence number of an update. Hand it to `wait_for` on any node to read your own write there."""
+
+    @classmethod
+    def none(cls) -> SiriusResult:
+        """Done, and nothing to return; for a GET: there is no such key."""
+        return cls()
+
+    @classmethod
+    def some(cls, value: Any) -> SiriusResult:
+        """Done, with a value."""
+        return cls(value, True)
+
+    @classmethod
+    def rejected(cls, reason: str) -> SiriusResult:
+        """The handler does not take this update, and would not on any other node either."""
+        return cls(error=reason)
+
+
+class RequestHandler(ABC):
+    """The application's own data structures, kept up to date.
+
+    Sirius calls it from one thread, in log order: on every node the same updates in the same order, and after a restart
+    once more from the beginning of the (compacted) log. So what an update does must depend on nothing but the
+    update and the state before it. `handle_get` is called between updates, for those who ask through Sirius;
+    whoever reads the structures directly from other threads sees to that himself.
+    """
+
+    @abstractmethod
+    def handle_put(self, key: str, body: bytes) -> SiriusResult:
+        """Put a value under a key."""
+
+    @abstractmethod
+    def handle_delete(self, key: str) -> SiriusResult:
+        """Remove a key, which may not be there."""
+
+    def handle_get(self, key: str) -> SiriusResult:
+        """Look a key up."""
+        raise NotImplementedError(f"{type(self).__name__} has no handle_get")

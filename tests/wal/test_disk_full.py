@@ -255,11 +255,17 @@ def test_a_log_on_a_full_disk_can_be_closed_and_opened(room: int) -> None:
 
 
 def test_a_crash_while_compacting_from_the_reserve_loses_nothing() -> None:
-    for at in range(1, 160, 11):
+    whole = Filling(14_000)
+    whole.fill()
+    begun = len(whole.fs.operations)
+    whole.log.compact(EAGER)
+    calls = range(begun + 1, len(whole.fs.operations) + 1)
+    assert len(calls) > 30
+    for at in calls[::2]:
         disk = Filling(14_000)
         disk.fill()
-        disk.fs.crash_at = len(disk.fs.operations) + at
-        with suppress(SimulatedCrash):
+        disk.fs.crash_at = at
+        with pytest.raises(SimulatedCrash):
             disk.log.compact(EAGER)
         for state in (disk.fs.kill(), *disk.fs.crash_states(3, seed=at)):
             with open_log(state, ROOMY) as log:

@@ -20,6 +20,7 @@ from sirius.wal.record import CONTROL_FROM, Op, Record
 
 Mask = npt.NDArray[np.bool_]
 Lengths = npt.NDArray[np.uint32]
+_OPAQUE = np.dtype(f"V{ENTRY_BYTES}")
 _OPS = {int(op): op for op in Op}
 
 
@@ -46,15 +47,18 @@ class Column:
     def starts(self) -> Ints:
         """Where each piece begins in the buffer."""
         if self._starts is None:
-            self._check()
-            ends = np.cumsum(self.lengths, dtype=np.int64)
-            ends += self._base
-            self._starts = ends - self.lengths
+            self._starts = self._ends() - self.lengths
         return self._starts
 
-    def _check(self) -> None:
+    def _ends(self) -> Ints:
+        """Where each piece of a dense column ends."""
+        ends = np.cumsum(self.lengths, dtype=np.int64)
+        self._check(int(ends[-1]) if len(ends) else 0)
+        ends += self._base
+        return ends
+
+    def _check(self, total: int) -> None:
         """Compare with the block's total. Where a stream stands would not do: it stops at its end."""
-        total = int(self.lengths.sum(dtype=np.int64))
         if total != self._total:
             raise CorruptLog(f"the lengths in a block add up to {total}, not {self._total}")
 
@@ -69,7 +73,7 @@ class Column:
         width = self._total // count if count else 0
         if width * count == self._total and bool((self.lengths == width).all()):
             return width
-        self._check()
+        self._check(int(self.lengths.sum(dtype=np.int64)))
         return None
 
     def pieces(self) -> list[bytes]:
@@ -91,9 +95,27 @@ class Column:
     def blob(self) -> bytes:
         """Return all pieces end to end."""
         if self._dense:
-            self._check()
+            self._check(int(self.lengths.sum(dtype=np.int64)))
             return self.buf[self._base : self._base + self._total]
-        return b"".join(self.pieces())
+        return self._gathered()
+
+    def _gathered(self) -> bytes:
+        """Put scattered pieces end to end: in one go where they have one width, else run by run."""
+        # Pieces of nothing, as the bodies of deletes are, add nothing.
+        filled = np.flatnonzero(self.lengths)
+        if not len(filled):
+            return b""
+        starts, lengths = self.starts[filled], self.lengths[filled]
+        width = int(lengths[0])
+        if bool((lengths == width).all()):
+            # Rows of an opaque type move as one piece each.
+            places = np.ndarray((len(self.buf) - width + 1,), f"V{width}", self.buf, 0, (1,))
+            return places[starts].tobytes()
+        ends = starts + lengths
+        breaks = np.flatnonzero(starts[1:] != ends[:-1])
+        begins, stops = starts[np.append(0, breaks + 1)], ends[np.append(breaks, -1)]
+        buf = self.buf
+        return b"".join([buf[a:b] for a, b in zip(begins.tolist(), stops.tolist(), strict=True)])
 
     def texts(self) -> list[str]:
         """Return every piece as text; one decoding does for a dense column of ASCII."""
@@ -108,7 +130,9 @@ class Column:
 
     def pick(self, which: Ints | slice, lengths: Lengths) -> Column:
         """Keep some of the pieces, given their lengths."""
-        return Column(self.buf, lengths, 0, 0, self.starts[which])
+        if self._starts is None:
+            return Column(self.buf, lengths, 0, 0, self._ends()[which] - lengths)
+        return Column(self.buf, lengths, 0, 0, self._starts[which])
 
 
 def _fixed_texts(blob: bytes, width: int) -> list[str]:
@@ -226,14 +250,16 @@ class Batch:
         return self._pick(slice(low, high), max(first, self.first), min(last, self.last))
 
     def _pick(self, which: Ints | slice, first: int, last: int) -> Batch:
-        entries = self.entries[which]
+        # As opaque rows: numpy would copy them field by field.
+        entries = self.entries.view(_OPAQUE)[which].view(ENTRY)
         keys = self.key_column.pick(which, entries["key_len"])
         bodies = self.body_column.pick(which, entries["body_len"])
         return Batch(first, last, entries, keys, bodies)
 
     def block(self) -> Block:
         """Put the entries into one block of their own, checksums untouched."""
-        return seal(self.first, self.last, self.entries, self.key_blobs(), self.bodies())
+        keys, bodies = self.key_column.blob(), self.body_column.blob()
+        return seal(self.first, self.last, self.entries, (keys,), (bodies,))
 
 
 class _Rows:
@@ -269,7 +295,6 @@ class _Rows:
 def _gather(buf: bytes, at: Ints) -> Entries:
     if not len(at):
         return np.zeros(0, ENTRY)
-    octets = np.frombuffer(buf, np.uint8)
-    windows = np.lib.stride_tricks.sliding_window_view(octets, ENTRY_BYTES)
-    rows: Entries = np.ascontiguousarray(windows[at]).view(ENTRY).reshape(-1)
+    places = np.ndarray((len(buf) - ENTRY_BYTES + 1,), _OPAQUE, buf, 0, (1,))
+    rows: Entries = places[at].view(ENTRY)
     return rows

@@ -41,6 +41,10 @@ def test_newest_is_the_last_row_of_each_hash(pairs: list[Pair]) -> None:
     last = {pair: row for row, pair in enumerate(pairs)}
     assert {pairs[row]: row for row in found.rows.tolist()} == last
     assert len(found.rows) == len(last)
+    assert found.counts.tolist() == [pairs.count(pairs[row]) for row in found.rows.tolist()]
+    distinct = list(zip(found.hashes.high.tolist(), found.hashes.low.tolist(), strict=True))
+    assert distinct == [pairs[row] for row in found.rows.tolist()]
+    assert [high for high, _ in distinct] == sorted(high for high, _ in last)
 
 
 def test_hashes_that_share_all_bits_but_the_lowest_are_told_apart() -> None:
@@ -134,3 +138,10 @@ def test_a_survey_takes_few_bytes_a_key_at_its_peak() -> None:
     assert scan.seen.nbytes == 12 * 200_000
     print(f"{worst:.1f} bytes a key at the peak")
     assert worst <= 40
+
+
+def test_few_large_batches_are_held_at_a_time() -> None:
+    body = bytes(1 << 20)
+    batches = (Batch.of(encode(seq, [Update(Op.PUT, b"k", body)], 0)) for seq in range(1, 41))
+    sizes = [len(group) for group in liveness_module._grouped(batches)]
+    assert (max(sizes), sum(sizes)) == (16, 40)

@@ -28,6 +28,8 @@ _SHORT: Final = 64
 _LANES: Final = 3
 _UPPER: Final = np.uint64(0xFFFFFFFF00000000)
 _HALF: Final = np.uint64(32)
+# The first n bytes of a little-endian word.
+_MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +67,17 @@ class KeyHasher:
         lengths = entries["key_len"].astype(np.int64)
         # Control entries live in a name space of their own.
         space = np.where(entries["op"] < CONTROL_FROM, 0, entries["op"]).astype(np.uint64)
-        sums = self._sums(keys + bytes(_SHORT), lengths, space)
-        high = (sums[:, 0] & _UPPER) | (sums[:, 1] >> _HALF)
-        hashes = Hashes(high, (sums[:, 2] >> _HALF).astype(np.uint32))
+        first, second, third = self._sums(keys, lengths, space)
+        hashes = Hashes((first & _UPPER) | (second >> _HALF), (third >> _HALF).astype(np.uint32))
         self._hash_long(hashes, keys, lengths, space)
         return hashes
 
     def _sums(self, blob: bytes, lengths: Ints, space: U64) -> U64:
-        """Return three sums of products for each key: over its words, its length and its name space."""
-        factors = self._factors
+        """Return three rows of sums of products: over each key's words, its length and its name space."""
+        factors = self._factors[:, :, None]
         words = _words(blob, lengths)
-        sums: U64 = words @ factors[2 : 2 + words.shape[1]]
-        sums += (lengths.astype(np.uint64) | (space << np.uint64(40)))[:, None] * factors[1]
+        sums: U64 = np.einsum("wk,wl->lk", words, self._factors[2 : 2 + len(words)])
+        sums += factors[1] * (lengths.astype(np.uint64) | (space << np.uint64(40)))
         sums += factors[0]
         return sums
 
@@ -93,14 +94,16 @@ class KeyHasher:
 
 
 def _words(blob: bytes, lengths: Ints) -> U64:
-    """Return each key's first bytes as a row of 32-bit words, with zeroes behind its end."""
+    """Return the 32-bit words of each key's first bytes, with zeroes behind its end: a row a word, a column a key."""
     width = min(_SHORT, int(lengths.max(initial=1)))
     width += -width % _WORD
-    octets = np.frombuffer(blob, np.uint8)
-    starts = np.cumsum(lengths) - lengths
-    rows = np.lib.stride_tricks.sliding_window_view(octets, width)[starts]
-    rows *= np.arange(width) < lengths[:, None]
-    words: U64 = rows.view("<u4").astype(np.uint64)
+    padded = blob + bytes(width)
+    # Windows of an opaque type move as one piece each: seven times as fast as octet by octet.
+    windows = np.ndarray((len(blob) + 1,), f"V{width}", padded, 0, (1,))
+    rows = windows[np.cumsum(lengths) - lengths].view("<u4").reshape(len(lengths), width // _WORD)
+    words: U64 = rows.T.astype(np.uint64, order="C")
+    if int(lengths.min(initial=width)) < width:
+        words &= _MASKS[np.clip(lengths - np.arange(0, width, _WORD)[:, None], 0, _WORD)]
     return words
 
 
@@ -161,38 +164,40 @@ def _merge(a: Hashes, b: Hashes) -> Hashes:
 
 
 class Newest(NamedTuple):
-    """The last row of each distinct hash, sorted by hash, and how many rows share it."""
+    """Distinct hashes, sorted; the last row of each, and how many rows share it."""
 
+    hashes: Hashes
     rows: Ints
     counts: Ints
 
 
 def newest(hashes: Hashes) -> Newest:
     """Find the last row of each distinct hash, for rows in order of sequence. O(n log n), one sort."""
-    order, same = _order(hashes)
-    starts = np.flatnonzero(np.append(True, ~same)[: len(order)])
-    ends = np.append(starts[1:], len(order)) if len(order) else starts
-    return Newest(order[ends - 1], ends - starts)
+    order, ordered, same = _sorted(hashes)
+    ends = np.flatnonzero(np.append(~same, True)[: len(order)])
+    return Newest(ordered.take(ends), order[ends], np.diff(ends, prepend=-1))
 
 
-def _order(hashes: Hashes) -> tuple[Ints, Mask]:
-    """Sort rows by hash, then by row; say which rows have the same hash as the one before."""
+def _sorted(hashes: Hashes) -> tuple[Ints, Hashes, Mask]:
+    """Sort rows by hash, then by row; return the order, the hashes in it, and which are the same as the next."""
     count = len(hashes)
     row_bits = np.uint64((1 << max(count - 1, 1).bit_length()) - 1)
     # One plain sort of hashes with the row in their lowest bits is six times as fast as an argsort.
     packed = (hashes.high & ~row_bits) | np.arange(count, dtype=np.uint64)
     packed.sort()
     order = (packed & row_bits).astype(np.int64)
-    alike = (packed[1:] & ~row_bits) == (packed[:-1] & ~row_bits)
-    same = _same(hashes, order)
-    if bool((alike != same).any()):
+    packed &= ~row_bits
+    ordered = hashes.take(order)
+    same = _same_as_next(ordered)
+    if bool(((packed[1:] == packed[:-1]) != same).any()):
         # Two different keys share the bits that were left to sort by: sort by all of them.
         order = np.lexsort((hashes.low, hashes.high)).astype(np.int64)
-        same = _same(hashes, order)
-    return order, same
+        ordered = hashes.take(order)
+        same = _same_as_next(ordered)
+    return order, ordered, same
 
 
-def _same(hashes: Hashes, order: Ints) -> Mask:
-    high, low = hashes.high[order], hashes.low[order]
+def _same_as_next(hashes: Hashes) -> Mask:
+    high, low = hashes.high, hashes.low
     same: Mask = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
     return same

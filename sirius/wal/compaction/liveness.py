@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 
 from sirius.wal.batch import Batch, Mask
-from sirius.wal.block import ENTRY, Entries, Ints
+from sirius.wal.block import ENTRY, Entries, Ints, joined
 from sirius.wal.compaction.keyset import Hashes, KeyHasher, KeySet, newest
-from sirius.wal.compaction.plan import joined
 
 _HASH_ROWS: Final = 16_384
+_HELD_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +55,31 @@ class NewestFirst:
             [Hashes(np.zeros(0, np.uint64), np.zeros(0, np.uint32))],
         )
         for group in _grouped(batches):
-            entries = _entries_of(group)
+            entries = _joined([batch.entries for batch in group])
             keys = b"".join(batch.key_column.blob() for batch in group)
             hashes.append(self._hasher.hash(entries, keys))
             parts.append(entries)
             on_entries(entries)
-        found = newest(every := Hashes.join(hashes))
-        unique = every.take(found.rows)
+        unique, newest_row, rows = newest(Hashes.join(hashes))
         superseded = self.seen.find(unique)
         self.seen.add(unique.take(~superseded))
-        return SegmentRows(joined(parts), unique, found.rows, found.counts, superseded)
+        return SegmentRows(_joined(parts), unique, newest_row, rows, superseded)
 
 
 def _grouped(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
-    """Put batches together until they have enough rows to be worth numpy's while."""
+    """Put batches together until they have enough rows to be worth numpy's while, or hold too many bytes."""
     group: list[Batch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         group.append(batch)
         rows += len(batch)
-        if rows >= _HASH_ROWS:
+        size += batch.body_column.nbytes
+        if rows >= _HASH_ROWS or size >= _HELD_BYTES_MAX:
             yield group
-            group, rows = [], 0
+            group, rows, size = [], 0, 0
     if group:
         yield group
 
 
-def _entries_of(batches: list[Batch]) -> Entries:
-    return joined([batch.entries for batch in batches])
+def _joined(parts: list[Entries]) -> Entries:
+    return np.frombuffer(joined(parts), ENTRY)

@@ -38,7 +38,17 @@ import numpy as np
 from sirius.errors import UsageError
 from sirius.types import SegmentId, Seq
 from sirius.wal.batch import Batch, Mask
-from sirius.wal.block import ALIGN, ENTRY, ENTRY_BYTES, HEADER_BYTES, Block, Entries, Ints, seal
+from sirius.wal.block import (
+    ALIGN,
+    ENTRY,
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    Block,
+    Entries,
+    Ints,
+    joined,
+    seal,
+)
 from sirius.wal.manifest import SegmentInfo
 from sirius.wal.record import DEFAULT_LIMITS
 
@@ -255,17 +265,12 @@ class Reblocker:
             yield self._block()
 
     def _block(self) -> Block:
-        entries = joined(self._entries)
+        entries = np.frombuffer(joined(self._entries), ENTRY)
         block = seal(self.next_first, self._last, entries, self._keys, self._bodies)
         self.next_first = self._last + 1
         self._entries, self._keys, self._bodies = [], [], []
         self._records = self._bytes = 0
         return block
-
-
-def joined(parts: Sequence[Entries]) -> Entries:
-    """Put entries end to end. By bytes: numpy would compare the record types field by field each time."""
-    return np.frombuffer(b"".join(part.tobytes() for part in parts), ENTRY)
 
 
 def record_bytes(entries: Entries, which: Mask | slice = slice(None)) -> int:

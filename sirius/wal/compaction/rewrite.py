@@ -160,7 +160,7 @@ class _Pass:
         manifest = self.host.manifest
         created = time.time_ns() // 1000
         header = FileHeader(FileKind.SEGMENT, segment, manifest.uid, item.first, created)
-        writer = SegmentWriter.create(self.host.store.fs, folder, header, Mode.OS)
+        writer = SegmentWriter.create(self.host.store.fs, folder, header, Mode.OS, durable=False)
         try:
             limits = self.host.config.limits
             for block in reblocked(self._kept(item, gone), item.first, limits):

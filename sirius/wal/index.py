@@ -114,5 +114,5 @@ class Index:
         with self._lock:
             settled = len(self._table)
             if settled and seq <= int(self._lasts[-1]):
-                return int(np.searchsorted(self._lasts, np.uint64(seq)))
+                return int(self._lasts.searchsorted(np.uint64(seq)))
             return settled + bisect_left(self._fresh, seq, key=lambda row: row[1])

@@ -7,6 +7,8 @@ sealed, still growing, or in another process's hands.
 from __future__ import annotations
 
 import logging
+import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -35,6 +37,8 @@ _log = logging.getLogger("sirius.wal")
 DATA = "data"
 INDEX = "index"
 _SMALL_BLOCK = 64
+_ENTRY = struct.Struct("<IIIBBHQqQQ")
+_SEQ_AT, _SEQ_BYTES = 16, 8
 
 
 def load_index(fs: FileSystem, folder: str, crc: int | None) -> Index | None:
@@ -79,18 +83,25 @@ class SegmentWriter(FrameWriter):
         self._unwritten: list[bytes] = []
 
     @classmethod
-    def create(cls, fs: FileSystem, folder: str, header: FileHeader, mode: Mode) -> SegmentWriter:
-        """Make a new segment: folder and data file with header and first mark, synced with its names."""
+    def create(
+        cls, fs: FileSystem, folder: str, header: FileHeader, mode: Mode, *, durable: bool = True
+    ) -> SegmentWriter:
+        """Make a new segment: folder and data file with header and first mark, synced with its names.
+
+        One that is not `durable` is rubbish after a crash anyway until it is sealed, and that syncs everything.
+        """
         fs.mkdir(folder)
         file = fs.open(f"{folder}/{DATA}", "x")
         try:
             file.append([header.encode()])
-            file.sync()
             writer = cls(fs, folder, file, header)
-            write_whole(fs, f"{folder}/{INDEX}", b"")
-            fs.sync_dir(folder)
-            writer.mark(mode)
-            writer.sync()
+            if durable:
+                file.sync()
+                write_whole(fs, f"{folder}/{INDEX}", b"")
+                fs.sync_dir(folder)
+            writer.mark(mode, synced=durable)
+            if durable:
+                writer.sync()
         except BaseException:
             # Whoever keeps the error keeps its frames, and so would keep the file.
             file.close()
@@ -169,6 +180,8 @@ class SegmentWriter(FrameWriter):
     def _finish(self, mode: Mode) -> None:
         self.sync()
         write_whole(self._fs, f"{self._folder}/{INDEX}", self.index.table.tobytes())
+        # The index was written under its name anew: without this, power loss may leave the segment without one.
+        self._fs.sync_dir(self._folder)
         self._unwritten.clear()
         self.mark(mode)
         self.sync()
@@ -271,47 +284,80 @@ class Segment:
         yield from self.chunks_from(begin[2], begin[0], stop[2] + stop[3])
 
     def record(self, index: Index, seq: int) -> Record | None:
-        """Look one entry up, or return None for a hole. O(log n); reads the block's entries, not its bodies."""
+        """Look one entry up, or return None for a hole. O(log n) reads, one of up to half the block's entries."""
         position = index.position(seq)
         if position == len(index):
             raise CorruptFile(self.path, 0, f"the index ends before sequence {seq}")
-        first, _, at, size, count, _, _ = index.row(position)
-        raw = self._file.read(at, min(HEADER_BYTES + count * ENTRY_BYTES, size))
-        header = self._entry_header(raw, at, first)
-        entries = np.frombuffer(raw, ENTRY, header.records, HEADER_BYTES)
-        row = int(np.searchsorted(entries["seq"], np.uint64(seq)))
-        if row == len(entries) or int(entries["seq"][row]) != seq:
+        first, _, at, size, *_ = index.row(position)
+        header = self._block_header(at, first)
+        row = self._row(header, at, seq)
+        record = None if row is None else self._entry(header, at, row)
+        if record is None or record.seq != seq:
             # A hole is a claim about the whole column, so here the whole block has to be right.
             next(self.chunks_from(at, first, at + size))
             return None
-        return self._entry(raw, at, header, row)
+        return record
 
-    def _entry_header(self, raw: bytes, at: int, first: int) -> Header:
+    def _block_header(self, at: int, first: int) -> Header:
+        raw = self._file.read(at, HEADER_BYTES)
         if len(raw) < HEADER_BYTES:
             raise CorruptFile(self.path, at, "the file ends inside a block")
-        header = Header._make(HEADER.unpack_from(raw))
+        header = Header._make(HEADER.unpack(raw))
         fault = header_fault(header, raw, self._limits)
         if fault is None and header.first != first:
             fault = f"the block begins at sequence {header.first}, not {first}"
-        if fault is None and len(raw) < HEADER_BYTES + header.records * ENTRY_BYTES:
-            fault = "the index names another number of entries"
         if fault is not None:
             raise CorruptFile(self.path, at, fault)
         return header
 
-    def _entry(self, raw: bytes, at: int, header: Header, row: int) -> Record:
-        entries = np.frombuffer(raw, ENTRY, header.records, HEADER_BYTES)
-        key_at = at + HEADER_BYTES + header.records * ENTRY_BYTES
-        body_at = key_at + header.keys_len + int(entries["body_len"][:row].sum(dtype=np.int64))
-        key_at += int(entries["key_len"][:row].sum(dtype=np.int64))
-        crc, key_len, body_len, op, _, _, seq, ts, session, serial = entries[row].item()
-        if max(key_len, body_len) > header.size:
-            raise CorruptFile(self.path, at, f"entry {seq} is longer than its block")
+    def _row(self, header: Header, at: int, seq: int) -> int | None:
+        """Return where the entry of `seq` must be, if anywhere; with no holes around it there is one place only."""
+        low = max(0, header.records - 1 - (header.last - seq))
+        high = min(header.records, seq - header.first + 1)
+        if high - low > 1:
+            low += bisect_left(range(low, high), seq, key=lambda row: self._seq(at, row))
+        return low if low < high else None
+
+    def _seq(self, at: int, row: int) -> int:
+        raw = self._file.read(at + HEADER_BYTES + row * ENTRY_BYTES + _SEQ_AT, _SEQ_BYTES)
+        return int.from_bytes(raw, "little")
+
+    def _entry(self, header: Header, at: int, row: int) -> Record:
+        raw, key_at, body_at = self._place(header, at, row)
+        crc, key_len, body_len, op, _, _, seq, ts, session, serial = _ENTRY.unpack(raw)
+        if min(key_at, body_at) < at or max(key_len, body_len) > header.size:
+            raise CorruptFile(self.path, at, f"the lengths around entry {seq} leave its block")
         key, body = self._file.read(key_at, key_len), self._file.read(body_at, body_len)
-        head = raw[HEADER_BYTES + row * ENTRY_BYTES :][4:ENTRY_BYTES]
-        if crc32c(body, crc32c(key, crc32c(head))) != crc:
+        if crc32c(body, crc32c(key, crc32c(raw[4:]))) != crc:
             raise CorruptFile(self.path, at, f"entry {seq} fails its checksum")
         return Record(seq, ts, Op(op), key.decode(), body, session, serial)
+
+    def _place(self, header: Header, at: int, row: int) -> tuple[bytes, int, int]:
+        """Return an entry's bytes and where its key and body are, by the lengths before it or from it on: the fewer."""
+        keys_at = at + HEADER_BYTES + header.records * ENTRY_BYTES
+        bodies_at = keys_at + header.keys_len
+        if 2 * row < header.records:
+            raw = self._entries(at, 0, row + 1)
+            keys, bodies = _lengths(raw[:-ENTRY_BYTES])
+            return raw[-ENTRY_BYTES:], keys_at + keys, bodies_at + bodies
+        raw = self._entries(at, row, header.records)
+        keys, bodies = _lengths(raw)
+        return raw[:ENTRY_BYTES], bodies_at - keys, bodies_at + header.bodies_len - bodies
+
+    def _entries(self, at: int, low: int, high: int) -> bytes:
+        """Return the bytes of a block's entries from `low` to before `high`."""
+        length = (high - low) * ENTRY_BYTES
+        raw = self._file.read(at + HEADER_BYTES + low * ENTRY_BYTES, length)
+        if len(raw) < length:
+            raise CorruptFile(self.path, at, "the file ends inside a block")
+        return raw
+
+
+def _lengths(raw: bytes) -> tuple[int, int]:
+    """Return how long the keys and the bodies of some entries are in all."""
+    entries = np.frombuffer(raw, ENTRY)
+    keys, bodies = entries["key_len"], entries["body_len"]
+    return int(np.add.reduce(keys, dtype=np.int64)), int(np.add.reduce(bodies, dtype=np.int64))
 
 
 def batches_of(chunk: Chunk, path: str) -> Iterator[Batch]:

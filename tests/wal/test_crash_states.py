@@ -40,11 +40,11 @@ CASES: Final = {
     "creation": Case(SMALL, "o", 100),
     "append": Case(SMALL, "a aa wa ada a-a", 200),
     "append without flush": Case(SMALL, "w aw ww", 100),
-    "rotation": Case(SMALL, "ar wr rr-r", 700),
+    "rotation": Case(SMALL, "ar wr rr-r", 450),
     "rewrite": Case(SMALL, "rdr-t", 600),
     "merge": Case(TINY, "aaa-c", 600),
     "retirement": Case(LAZY, "aaac-z", 100),
-    "recovery": Case(SMALL, "ao rwo rdrt-o", 400),
+    "recovery": Case(SMALL, "ao rwo rdrt-o", 300),
     "close": Case(SMALL, "ax rw-x", 100),
     "reserve": Case(RESERVING, "o ao", 200),
 }

@@ -10,10 +10,9 @@ from sirius.errors import CorruptLog
 from sirius.testing import MemoryFileSystem, SimulatedCrash
 from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy, Log, LogConfig, Manifest, Record, repair
-from sirius.wal.frames import FileHeader, FileKind, Mode
-from sirius.wal.segment import SegmentWriter
 from sirius.wal.store import Store
 from sirius.wal.verify.verify import Severity, verify
+from tests.wal.repairs import add_segment
 
 ROOT = "log"
 CONFIG = LogConfig(background=False, reserve_bytes=0, segment_records_max=4, retire_after_s=1e9)
@@ -53,15 +52,6 @@ def lose(fs: MemoryFileSystem, count: int = 1, root: str = ROOT) -> None:
 def errors(fs: MemoryFileSystem, root: str = ROOT, *, live: bool = False) -> list[str]:
     report = verify(Store(fs, root), live=live)
     return [found.what for found in report.findings if found.severity == Severity.ERROR]
-
-
-def add_segment(fs: MemoryFileSystem, segment: int, first: int, blocks: list[Block]) -> None:
-    """Put a segment there that no manifest names."""
-    header = FileHeader(FileKind.SEGMENT, segment, Store(fs, ROOT).load().uid, first, 0)
-    writer = SegmentWriter.create(fs, f"{ROOT}/segments/{segment:08d}", header, Mode.FSYNC)
-    for block in blocks:
-        writer.append([block])
-    writer.close(Mode.FSYNC)
 
 
 # ---------------------------------------------------------------------- the log's own folder

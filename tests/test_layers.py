@@ -66,12 +66,21 @@ RULES: dict[str, Rule] = {
     "sirius.wal": Rule(ours=COMMON, stdlib=STDLIB - NETWORK, third_party=("crc32c", "numpy")),
     **{package: Rule(ours=(*COMMON, *PURE), stdlib=PURE_STDLIB) for package in PURE},
     "sirius.handler": Rule(ours=COMMON, stdlib=PURE_STDLIB),
+    "sirius.backlog": Rule(ours=(*COMMON, "sirius.wal"), stdlib=STDLIB - NETWORK),
     "sirius.codec": Rule(ours=(*COMMON, *PURE, "sirius.wal"), third_party=("numpy",)),
     "sirius.engine": Rule(
         ours=(*COMMON, *PURE, "sirius.codec", "sirius.wal"), stdlib=STDLIB - NETWORK
     ),
     "sirius.testing": Rule(
-        ours=(*COMMON, *PURE, "sirius.codec", "sirius.engine", "sirius.handler", "sirius.wal"),
+        ours=(
+            *COMMON,
+            *PURE,
+            "sirius.codec",
+            "sirius.engine",
+            "sirius.handler",
+            "sirius.backlog",
+            "sirius.wal",
+        ),
         third_party=("crc32c", "numpy"),
         third_party_deferred=("hypothesis", "pytest"),
     ),

@@ -1,9 +1,12 @@
 """The acceptor: promises, and remembers what it accepted.
 
-Two rules, and both outlive a crash because the driver lets no answer out before the journal has what it says:
+Three rules, and all outlive a crash because the driver lets no answer out before the journal has what it says:
 
 - It promises a ballot only if that is not below what it promised before.
 - It accepts a value only under a ballot not below its promise, and accepting is promising.
+- It accepts no value behind a gap: what lies between the decided slots and the value, it has accepted under the same
+  ballot. Otherwise the second of two requests of a session could be decided when the first is lost for good: the next
+  leader finds the second one alone, and the session's last serial says that both took effect.
 
 It keeps values for slots that are not durable in its log yet: below that point the log is the better memory, and
 says so with `decided` in every promise.
@@ -40,6 +43,11 @@ class Acceptor:
         self.promised = ballot
         self.spans.put(Span(value.first, value.last, ballot, value))
         return True
+
+    def follows(self, ballot: Ballot, first: int, decided: int) -> bool:
+        """Say whether nothing is missing between the decided slots and a value that begins at `first`."""
+        before = self.spans.at(first - 1)
+        return first <= decided + 1 or (before is not None and before.ballot == ballot)
 
     def holds(self, ballot: Ballot, value: Value) -> bool:
         """Say whether exactly this was accepted before: a message that came twice."""

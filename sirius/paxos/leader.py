@@ -78,14 +78,17 @@ class Leader:
     def take(self, request: Request) -> Expected | None:
         """Take a request, or say which one should come.
 
-        One that was taken before is ignored, and so is one for which there is no room: it will be sent again.
+        One that was taken before is ignored, and so is one for which there is no room: it will be sent again, but not
+        at once, as it would be if this were said.
         """
+        if not self.has_room:
+            return None
         known = self._last_serial(request)
         if known is None:
             return Expected(request.session, 0)
         if request.serial > known + 1:
             return Expected(request.session, known + 1)
-        if request.serial <= known or not self.has_room:
+        if request.serial <= known:
             return None
         self._taken[request.session] = request.last_serial
         self._intake.append(request)

@@ -72,16 +72,17 @@ class Voting:
             state.send_now(sender, Preempted(ballot, acceptor.promised))
             return
         self._follow(sender, ballot)
-        if state.unable is None and self._take(ballot, value):
+        if state.unable is None and self._take(ballot, value, decided):
             state.send(sender, Accepted(ballot, value.first, value.last))
         self._catch(ballot, decided)
 
-    def _take(self, ballot: Ballot, value: Value) -> bool:
+    def _take(self, ballot: Ballot, value: Value, decided: int) -> bool:
         """Accept what is not decided yet; say whether the whole may be answered."""
         state, known = self._state, self._state.replica.decided
         if value.last <= known or state.acceptor.holds(ballot, value):
             return True
-        if not self._has_room(value):
+        follows = state.acceptor.follows(ballot, value.first, max(decided, known))
+        if not follows or not self._has_room(value):
             return False
         if value.first <= known:
             value = value.cut(known + 1, value.last)

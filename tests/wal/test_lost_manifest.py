@@ -129,6 +129,57 @@ def test_a_manifest_lost_after_a_truncation_is_found_and_made_anew() -> None:
     assert contents(fs) == before
 
 
+@pytest.mark.parametrize("seq", [0, 6, 8])
+@pytest.mark.parametrize("appended", [2, 4, 5, 9])
+@pytest.mark.parametrize("how", ["lost", "flipped"])
+def test_the_manifest_of_a_truncation_is_found_and_made_anew(
+    seq: int, appended: int, how: str
+) -> None:
+    """Whatever was appended since is not traded for what had been cut off, nor mixed with it."""
+    fs = made()
+    with open_log(fs) as log:
+        log.truncate_after(seq)
+        cut = log.manifest.version
+        write(log, appended)
+        before, lost = list(log.records()), log.manifest.version - cut + 1
+    if how == "lost":
+        lose(fs, lost)
+    for version in Store(fs, ROOT).versions()[: lost if how == "flipped" else 0]:
+        fs.flip(Store(fs, ROOT).manifest_path(version), 60)
+    tree = fs.tree()
+    with pytest.raises(CorruptLog, match=r"newest manifest is lost|checksum"):
+        open_log(fs)
+    assert fs.tree() == tree
+    repair(ROOT, fs=fs, config=CONFIG)
+    assert contents(fs) == before
+
+
+def test_a_truncation_whose_manifest_is_lost_before_anything_was_appended_is_undone() -> None:
+    fs = made()
+    before = contents(fs)
+    with open_log(fs) as log:
+        log.truncate_after(6)
+    lose(fs)
+    assert contents(fs) == before
+
+
+def test_a_truncation_that_crashes_anywhere_does_not_look_like_a_loss() -> None:
+    fs = made()
+    before = contents(fs)
+    whole = fs.clone()
+    with open_log(whole) as log:
+        begun = len(whole.operations)
+        log.truncate_after(6)
+        done = len(whole.operations)
+    for call in range(begun + 1, done + 1):
+        crashing = fs.clone()
+        crashing.crash_at = call
+        with pytest.raises(SimulatedCrash), open_log(crashing) as log:
+            log.truncate_after(6)
+        for left in [*crashing.crash_states(6, seed=call), crashing.kill()]:
+            assert contents(left) in (before, before[:6])
+
+
 def test_a_manifest_lost_after_compactions_is_found_and_made_anew() -> None:
     fs = made()
     with open_log(fs) as log:

@@ -3,8 +3,9 @@
 Segments describe themselves: the file header (or the first mark) says id and first sequence number, the blocks say how
 far it goes. Ids are given once and grow, and compaction and repair give their products higher ids than what these
 replace. So the log is found by going from sequence number 1 on, always with the highest id that begins where the last
-one ended. What the chosen ones cover is superseded. What lies beyond a gap, or overlaps, means that something is
-missing, and then nothing is made: a guess here could bring deleted keys back.
+one ended. What the chosen ones cover is superseded. So is what a truncation cut off: an older segment that reaches into
+one that was the log's end. What lies beyond a gap, or overlaps, means that something is missing, and then nothing is
+made: a guess here could bring deleted keys back.
 
 **The tombstone floor** is not written into segments. An older manifest that can still be read tells what it was then; a
 segment that it does not name and that has holes may have lost deletes since, so the floor rises to the segment's end.
@@ -22,7 +23,14 @@ from crc32c import crc32c
 
 from sirius.errors import CorruptLog
 from sirius.types import SegmentId, Seq
-from sirius.wal.frames import FILE_HEADER_BYTES, FileHeader, FileKind, Walk, blocks_behind
+from sirius.wal.frames import (
+    FILE_HEADER_BYTES,
+    MARK_BYTES,
+    FileHeader,
+    FileKind,
+    Walk,
+    blocks_behind,
+)
 from sirius.wal.index import Index, row_of
 from sirius.wal.manifest import Manifest, SegmentInfo, State
 from sirius.wal.record import DEFAULT_LIMITS, Limits
@@ -40,6 +48,8 @@ class Found:
 
     info: SegmentInfo
     uid: int
+    was_active: bool = False
+    """Whether blocks stand behind a mark that is not its first: they were appended when it was the log's end."""
 
     @property
     def has_holes(self) -> bool:
@@ -127,7 +137,7 @@ def _look_into(store: Store, header: FileHeader, limits: Limits) -> Found:
     try:
         walk, index = surveyed(segment)
         if walk.fault is None and not segment.header_damaged:
-            return Found(described(info, walk, index), header.uid)
+            return Found(described(info, walk, index), header.uid, _has_groups(index))
         known = salvage(segment, None, segment.index_file()).last
         reason = f"damaged at byte {walk.position}: {walk.fault}"
         damaged = replace(info, last=known, state=State.QUARANTINED, reason=reason)
@@ -136,13 +146,21 @@ def _look_into(store: Store, header: FileHeader, limits: Limits) -> Found:
         segment.close()
 
 
+def _has_groups(index: Index) -> bool:
+    """Say whether marks stand between blocks. What is built ahead of its manifest has one in front and one behind."""
+    begins, sizes = (index.table[name].astype(np.int64) for name in ("offset", "size"))
+    expected = np.cumsum(sizes) - sizes + FILE_HEADER_BYTES + MARK_BYTES
+    return bool(np.any(begins != expected))
+
+
 def overlooked(
     store: Store, manifest: Manifest, limits: Limits = DEFAULT_LIMITS
 ) -> SegmentId | None:
     """Return a segment which proves that a manifest newer than this one was lost, if there is one.
 
     A segment behind the active one is made empty, and filled only once its manifest is in force. So one that holds
-    blocks, and whose id this manifest has not given out yet, proves that there was such a manifest.
+    blocks, and whose id this manifest has not given out yet, proves that there was such a manifest. And so does any
+    that was appended to, be it behind the active one or, after a truncation, in its place.
 
     Not so in a copy: while it was made the log went on, and a later segment may have come along without its manifest.
     Only one that bears another id was written after the copy had become a log of its own.
@@ -152,7 +170,9 @@ def overlooked(
     copied = manifest.uid if store.is_copy(manifest) else None
     for segment in sorted(at for at in segment_ids(store) if at >= manifest.next_segment):
         found = describe(store, segment, limits)
-        if found and found.uid != copied and found.is_behind(manifest.active):
+        if found is None or found.uid == copied:
+            continue
+        if found.was_active or found.is_behind(manifest.active):
             return segment
     return None
 
@@ -167,7 +187,7 @@ def rebuild_manifest(store: Store, limits: Limits = DEFAULT_LIMITS) -> Manifest:
     base = manifests[0] if manifests else None
     candidates = sorted({*segment_ids(store)} - _history(manifests))
     found = [item for at in candidates if (item := describe(store, at, limits))]
-    chain = _chain(store, [_as_listed(item, base) for item in found])
+    chain = _chain(store, [_as_listed(item, base) for item in _not_cut_off(found)])
     _check_active(store, chain, base)
     sealed = tuple(item.info for item in chain[:-1])
     active = SegmentInfo(chain[-1].info.id, chain[-1].info.first)
@@ -189,6 +209,16 @@ def _history(manifests: Sequence[Manifest]) -> set[SegmentId]:
     """Return the segments that had been replaced, or cut off, when the newest of the manifests was written."""
     named = [{info.id for info in manifest.segments} for manifest in manifests]
     return set[SegmentId]().union(*named[1:]) - named[0] if named else set()
+
+
+def _not_cut_off(found: Sequence[Found]) -> list[Found]:
+    """Leave out what a truncation cut off: when a segment became the log's end, nothing older reached into it."""
+    ends = [item.info for item in found if item.was_active]
+    return [
+        item
+        for item in found
+        if not any(item.info.id < end.id and item.info.last >= end.first for end in ends)
+    ]
 
 
 def _as_listed(found: Found, base: Manifest | None) -> Found:
@@ -241,6 +271,10 @@ def _check_active(store: Store, chain: Sequence[Found], base: Manifest | None) -
     if base is None:
         return
     end = chain[-1].info
+    later = [item.info for item in chain if item.was_active and item.info.id > base.active.id]
+    if any(info.first <= base.active.first for info in later):
+        # It was cut off, see `_not_cut_off`.
+        return
     if end.first < base.active.first and end.last < base.active.first:
         raise CorruptLog(
             f"{store.root}: the segments end at {end.last}, and segment {base.active.id}, "

@@ -64,7 +64,9 @@ class Leader:
             self._adopted.append(span.cut)
             slot = span.last + 1
         for value in self._adopted:
-            self._note(self._codec.content(value))
+            content = self._codec.content(value)
+            self._note(content)
+            self._step = content.configuration or self._step
         self.pipeline = Pipeline(self._config, decided + 1)
         self.adopted_last = Seq(slot - 1)
         """Reads have to wait until this is decided: it may have been, before this leader came."""
@@ -108,11 +110,11 @@ class Leader:
             and len(self._intake) < self._config.intake_requests_max
         )
 
-    def forget_decided(self) -> None:
-        """While nothing is under way, drop sessions that the table of decided ones knows just as well."""
-        idle = not self.pipeline and not self._adopted
-        if idle and len(self._taken) > self._config.sessions_max:
-            self._taken = {request.session: request.last_serial for request in self._intake}
+    def forget(self, decided: Content) -> None:
+        """Drop sessions of which nothing is under way any more: the table of decided ones knows them just as well."""
+        for run in decided.runs:
+            if self._taken.get(run.session) == run.last_serial:
+                del self._taken[run.session]
 
     # ------------------------------------------------------------------ proposing
 

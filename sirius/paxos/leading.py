@@ -69,7 +69,7 @@ class Leading:
             value = leader.pipeline.pop_decided(state.configuration)
             if value is None:
                 break
-            state.decide(value)
+            leader.forget(state.decide(value))
         if state.replica.decided > before:
             self._spread(leader)
 
@@ -79,7 +79,6 @@ class Leading:
         self.propose()
         if not leader.pipeline:
             state.tell_others(Decided(leader.ballot, state.replica.decided))
-            leader.forget_decided()
         self._answer_reads(leader)
 
     def _repeat(self, leader: Leader, commander: Commander) -> None:
@@ -148,9 +147,11 @@ class Leading:
 
     def _answer_reads(self, leader: Leader) -> None:
         state = self._state
-        if not leader.reads or state.configuration is None or not self._has_taken_over(leader):
+        if state.configuration is None:
             return
         confirmed = leader.pulse.confirmed(state.configuration)
+        if not self._has_taken_over(leader):
+            return
         while leader.reads and leader.reads[0][0] <= confirmed:
             _, member, token = leader.reads.popleft()
             self._answer(member, token)

@@ -188,6 +188,8 @@ class Machine:
             state.out.answers.append(
                 Rejected(token, "the member list is empty: this node is passive")
             )
+        elif not updates:
+            state.out.answers.append(Rejected(token, "there is nothing to decide"))
         elif not state.proposer.has_room(size):
             state.out.answers.append(Rejected(token, "too many requests are waiting"))
         else:

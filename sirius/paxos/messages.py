@@ -15,8 +15,8 @@ class Prepare(NamedTuple):
 
     ballot: Ballot
     decided: Seq
-    handed_over: bool = False
-    """The leader before asked for this election, and has given up its lease."""
+    handed_over: Ballot | None = None
+    """The ballot of a leader that asked for this election, and has given up its lease."""
 
 
 class Promise(NamedTuple):

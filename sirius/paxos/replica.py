@@ -8,7 +8,6 @@ catch-up, which brings ranges from the first missing slot on.
 from __future__ import annotations
 
 from sirius.errors import InvariantViolation
-from sirius.paxos.config import PaxosConfig
 from sirius.paxos.members import Configuration
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.values import Codec, Content, Value
@@ -20,11 +19,10 @@ class Replica:
 
     def __init__(
         self,
-        config: PaxosConfig,
         codec: Codec,
         decided: Seq,
         configuration: Configuration | None,
-        sessions: Sessions | None = None,
+        sessions: Sessions,
     ) -> None:
         self._codec = codec
         self.decided = decided
@@ -32,7 +30,7 @@ class Replica:
         self.known = decided
         """The highest slot of which this node has heard that it is decided."""
         self.configuration = configuration
-        self.sessions = sessions or Sessions(decided + 1, config.sessions_max)
+        self.sessions = sessions
 
     @property
     def is_behind(self) -> bool:

@@ -61,16 +61,17 @@ class Running:
         if state.configuration is None or not self._may_run:
             return
         if state.election.granted(member.node, ballot, state.configuration):
-            self._campaign(handed_over=False)
+            self._campaign()
 
     # ------------------------------------------------------------------ phase 1
 
     def take_over(self, _sender: Member, message: TakeOver) -> None:
         state = self._state
-        if message.ballot >= state.acceptor.promised and self._may_run and state.leader is None:
-            self._campaign(handed_over=True)
+        idle = state.leader is None and state.scout is None
+        if idle and self._may_run and message.ballot >= state.acceptor.promised:
+            self._campaign(handed_over=message.ballot)
 
-    def _campaign(self, *, handed_over: bool) -> None:
+    def _campaign(self, handed_over: Ballot | None = None) -> None:
         state = self._state
         state.election.ask(state.new_ballot(), state.now)
         state.election.asking = None

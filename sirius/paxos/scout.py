@@ -35,7 +35,7 @@ from sirius.types import Ballot, NodeId
 class Scout:
     """One attempt. Its ballot is used once, whatever comes of it."""
 
-    def __init__(self, ballot: Ballot, started: float, handed_over: bool = False) -> None:
+    def __init__(self, ballot: Ballot, started: float, handed_over: Ballot | None = None) -> None:
         self.ballot = ballot
         self.started = started
         self.handed_over = handed_over

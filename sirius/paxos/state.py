@@ -17,7 +17,7 @@ from sirius.paxos.proposer import Proposer
 from sirius.paxos.replica import Replica
 from sirius.paxos.scout import Scout
 from sirius.paxos.sessions import Sessions
-from sirius.paxos.values import Codec, PValue, Value
+from sirius.paxos.values import Codec, Content, PValue, Value
 from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
 
 FOUNDED = "founded"
@@ -82,7 +82,10 @@ class State:
         now: float,
         disk: Recovered,
     ) -> State:
-        replica = Replica(config, codec, disk.decided, disk.configuration, disk.sessions)
+        sessions = disk.sessions
+        if sessions is None:
+            sessions = Sessions(disk.decided + 1, config.sessions_max)
+        replica = Replica(codec, disk.decided, disk.configuration, sessions)
         cluster = disk.configuration.cluster if disk.configuration else disk.cluster
         return cls(
             me=me,
@@ -172,7 +175,7 @@ class State:
         self.persist(KeepBallot(ballot))
         return ballot
 
-    def decide(self, value: Value) -> None:
+    def decide(self, value: Value) -> Content:
         """Take the next decided value: it goes to the log, and to whoever waits for it."""
         content = self.replica.decide(value)
         self.out.append.append(value)
@@ -184,6 +187,7 @@ class State:
             self.join(content.configuration.cluster)
         if self.leader is not None and not self.is_voter:
             self.resign()
+        return content
 
     def join(self, cluster: int) -> None:
         """Belong to a cluster from now on."""

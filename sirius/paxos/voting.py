@@ -18,7 +18,7 @@ from sirius.paxos.messages import (
 )
 from sirius.paxos.state import State
 from sirius.paxos.values import Value
-from sirius.types import Ballot
+from sirius.types import NO_BALLOT, Ballot
 
 
 class Voting:
@@ -61,7 +61,11 @@ class Voting:
 
     def _is_under_lease(self, message: Prepare) -> bool:
         """With leases, whoever hears a leader promises nobody else anything, unless that leader has asked for it."""
-        return self._state.config.lease and not message.handed_over and not self._hears_nobody()
+        state = self._state
+        if not state.config.lease or self._hears_nobody():
+            return False
+        followed = max(state.acceptor.promised, state.election.ballot or NO_BALLOT)
+        return message.handed_over is None or message.handed_over < followed
 
     # ------------------------------------------------------------------ phase 2
 

@@ -45,3 +45,103 @@ def test_a_leader_without_room_does_not_start_a_storm_of_forwards() -> None:
         cluster.propose("b", token, f"x{token}")
     cluster.deliver("b>a Forward")
     assert [packet.kind for packet in cluster.packets("a>b")] == ["Accept"]
+
+
+def test_a_request_that_two_leaders_saw_takes_effect_once() -> None:
+    # 1. a proposes w and then x; nobody but a accepts either.
+    # 2. b leads with c, hears of neither, gets x once more from c, and decides it.
+    # 3. b dies. a comes back, and finds x in its journal, for a slot that is free.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.cut_off("a")
+    cluster.propose("a", 1, "w")
+    cluster.heal()
+    cluster.propose("c", 2, "x")
+    cluster.deliver("Forward")
+    cluster.drop()
+    cluster.sync("a")
+    cluster.crash("a")
+    cluster.elect("b")
+    assert cluster.log("c") == ["x"]
+    cluster.crash("b")
+    cluster.start("a")
+    cluster.run(3)
+    assert cluster.log("a") == cluster.log("c") == ["x"]
+
+
+def test_a_node_that_restarts_remembers_that_it_knows_every_session() -> None:
+    # An empty table of sessions is not an unknown one.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.restart("a")
+    cluster.elect("a")
+    cluster.propose("c", 1, "x")
+    cluster.settle()
+    assert done(cluster, "c") == {1}
+
+
+def test_a_request_without_updates_is_rejected_and_stops_nobody() -> None:
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("b", 1)
+    cluster.propose("b", 2, "x")
+    cluster.settle()
+    assert [str(each) for each in cluster.answers("b")] == [
+        "Rejected(token=1, reason='there is nothing to decide')",
+        "Done(token=2, last=2)",
+    ]
+
+
+# ---------------------------------------------------------------------- members
+
+
+def test_a_new_leader_finishes_a_change_of_members_and_does_not_take_it_back() -> None:
+    # 1. a proposes that d votes; b accepts it, and a dies.
+    # 2. b leads, proposes it again, and then states the configuration in force: the new one.
+    cluster = Cluster()
+    cluster.add("d")
+    cluster.elect("a")
+    cluster.start("d")
+    cluster.wish_all("abcd")
+    while not any("#3 abcd" in line for line in cluster.trace):
+        cluster.wait(0.05)
+        cluster.tick()
+        while cluster.wire and not any("#3 abcd" in line for line in cluster.trace):
+            cluster.deliver()
+            cluster.sync()
+    cluster.drop("a>c")
+    cluster.deliver("a>b Accept")
+    cluster.sync("b")
+    cluster.crash("a")
+    cluster.wish_all(None)
+    cluster.elect("b")
+    assert [
+        cluster.speaker.show_configuration(word.configuration)
+        for value in cluster.nodes["b"].disk.log
+        for word in value
+        if word.configuration
+    ][-2:] == ["[#3 abcd by 1.a]", "[#3 abcd by 2.b]"]
+
+
+# ---------------------------------------------------------------------- leases
+
+
+def test_a_take_over_that_comes_late_does_not_break_another_leaders_lease() -> None:
+    # 1. a hands over to e; the message is late.
+    # 2. b leads, with a lease from a, c and d.
+    # 3. e gets the message, and asks for promises in the name of a, which has no lease to give up any more.
+    cluster = Cluster("abcde", PaxosConfig(lease=True))
+    cluster.elect("a")
+    cluster.hand_over("a", "e")
+    cluster.deliver("Beat")
+    cluster.deliver("e>a BeatAck")
+    (late,) = cluster.drop("a>e TakeOver")
+    cluster.cut("abcd", "e")
+    cluster.elect("b")
+    assert cluster.machine("b").holds_lease(cluster.now)
+    cluster.heal()
+    cluster.arrive(late)
+    cluster.sync()
+    cluster.deliver("e> Prepare")
+    cluster.sync()
+    assert cluster.packets("Promise") == []

@@ -1,0 +1,143 @@
+"""Random walks over three, five and changing members; and the same things as the rules of a state machine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from sirius.paxos import PaxosConfig
+from tests.paxos.walk import Walk
+
+SOAK = 50 if os.environ.get("SIRIUS_SOAK") else 1
+LEASES = PaxosConfig(lease=True)
+SMALL = PaxosConfig(
+    batch_updates_max=2,
+    pipeline_accepts_max=2,
+    intake_requests_max=3,
+    pending_requests_max=6,
+    sessions_max=20,
+    trim_slots_min=4,
+    accept_slots_max=8,
+)
+
+
+def walk(seed: int, names: str, spare: str, config: PaxosConfig, steps: int = 2000) -> Walk:
+    path = Walk(seed, names, spare=spare, config=config)
+    path.run(steps)
+    path.finish()
+    return path
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_three_nodes_agree_whatever_happens(seed: int) -> None:
+    walk(seed, "abc", "", PaxosConfig())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_five_nodes_agree_whatever_happens(seed: int) -> None:
+    walk(seed, "abcde", "", PaxosConfig())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_agree_while_members_come_and_go_and_lose_their_disks(seed: int) -> None:
+    walk(seed, "abc", "de", PaxosConfig())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_agree_with_leases_and_no_read_is_stale(seed: int) -> None:
+    walk(seed, "abc", "", LEASES)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_agree_when_every_bound_is_tight(seed: int) -> None:
+    walk(seed, "abc", "de", SMALL)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("names", ["abc", "abcde", "abc de"])
+@pytest.mark.parametrize("config", [PaxosConfig(), LEASES, SMALL], ids=["plain", "leases", "small"])
+def test_many_walks(names: str, config: PaxosConfig) -> None:
+    voters, _, spare = names.partition(" ")
+    for seed in range(1000, 1000 + 150 * SOAK):
+        walk(seed, voters, spare, config, steps=4000)
+
+
+def test_a_walk_gets_somewhere() -> None:
+    """A walk without writes proves nothing."""
+    assert walk(1, "abc", "", PaxosConfig()).acknowledged > 50
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Hypothesis takes the steps, so that a failure shrinks to the few that matter."""
+
+    @initialize(names=st.sampled_from(["abc", "abcde"]), leads=st.booleans())
+    def begin(self, names: str, leads: bool) -> None:
+        self.walk = Walk(0, names)
+        if leads:
+            self.walk.cluster.elect("a")
+
+    @rule(at=st.integers(0, 20))
+    def deliver(self, at: int) -> None:
+        if self.walk.cluster.wire:
+            self.walk._take(at % len(self.walk.cluster.wire))
+
+    @rule(count=st.integers(1, 20))
+    def deliver_some(self, count: int) -> None:
+        for _ in range(count):
+            self.walk.deliver_first()
+
+    @rule()
+    def sync_all(self) -> None:
+        self.walk.cluster.sync()
+
+    @rule(at=st.integers(0, 20))
+    def lose(self, at: int) -> None:
+        if self.walk.cluster.wire:
+            del self.walk.cluster.wire[at % len(self.walk.cluster.wire)]
+
+    @rule()
+    def double(self) -> None:
+        self.walk.double()
+
+    @rule(name=st.sampled_from("abc"), count=st.integers(1, 3))
+    def propose(self, name: str, count: int) -> None:
+        if name in self.walk.cluster.up:
+            self.walk.tokens += 1
+            texts = [f"{self.walk.tokens}.{at}" for at in range(count)]
+            self.walk.cluster.propose(name, self.walk.tokens, *texts)
+
+    @rule(name=st.sampled_from("abc"))
+    def crash(self, name: str) -> None:
+        if name in self.walk.cluster.up:
+            self.walk.cluster.crash(name)
+
+    @precondition(lambda self: len(self.walk.cluster.up) < len(self.walk.cluster.nodes))
+    @rule()
+    def start(self) -> None:
+        self.walk.start()
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.walk.cluster.wait(seconds)
+        self.walk.cluster.tick()
+
+    @rule()
+    def catch_up(self) -> None:
+        self.walk.catch_up()
+
+    @invariant()
+    def reads_are_fresh(self) -> None:
+        if hasattr(self, "walk"):
+            self.walk._look()
+
+    def teardown(self) -> None:
+        if hasattr(self, "walk"):
+            self.walk.finish()
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=25 * SOAK, stateful_step_count=60, deadline=None)

@@ -46,8 +46,9 @@ class Joining:
         state = self._state
         state.seen[sender.name] = sender.node
         self._genesis.heard(sender, message.fresh)
-        if message.leader is not None and message.leader != state.me:
-            state.seen[message.leader.name] = message.leader.node
+        if message.leader is not None and message.leader.name != state.me.name:
+            # At second hand, and perhaps of an earlier life; what the node itself said counts for more.
+            state.seen.setdefault(message.leader.name, message.leader.node)
         self._try_to_found()
 
     def _try_to_found(self) -> None:

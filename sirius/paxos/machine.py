@@ -65,7 +65,8 @@ class Machine:
         self._state = state
         voting, running = Voting(state), Running(state)
         leading, joining = Leading(state), Joining(state)
-        self._running, self._leading, self._joining = running, leading, joining
+        self._voting, self._running = voting, running
+        self._leading, self._joining = leading, joining
         self._reads: dict[int, float] = {}
         self._asked_at = now
         self._syncing: deque[tuple[int, float]] = deque()
@@ -137,7 +138,8 @@ class Machine:
         """Memory held for values and requests that are not done with."""
         state = self._state
         leader = state.leader.held_bytes if state.leader else 0
-        return state.acceptor.spans.bytes + state.proposer.bytes + leader
+        accepted = state.acceptor.spans.bytes + self._voting.held_bytes
+        return accepted + state.proposer.bytes + leader
 
     def envelope(self, to: Member, message: Message) -> Envelope:
         """Put a message into its envelope."""

@@ -95,9 +95,11 @@ def next_step(
     """Return the configuration that brings the voters one step closer to the wished names.
 
     `seen` says which life of a name greeted last, `level` who is alive and not behind. None if there is nothing to
-    do, or nothing that can be done now. The leader itself is never taken out: it has to hand over first.
+    do, or nothing that can be done now. The leader itself is never taken out: it has to hand over first. A voter that
+    is alive keeps its place, whatever was seen: a greeting of an earlier life may come late.
     """
     lives = {member.name: member.node for member in now.members} | dict(seen)
+    lives |= {member.name: member.node for member in now.voters if member.node in level}
     wished = tuple(Member(lives[name], name) for name in wish if name in lives)
     for member in wished:
         if member not in now.members:

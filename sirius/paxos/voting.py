@@ -26,6 +26,12 @@ class Voting:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._early: dict[int, Accept] = {}
+        """Accepts that overtook the one in front of them, all of one ballot, by their first slot."""
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(len(message.value) for message in self._early.values())
 
     # ------------------------------------------------------------------ phase 1
 
@@ -71,14 +77,33 @@ class Voting:
 
     def accept(self, sender: Member, message: Accept) -> None:
         state, acceptor = self._state, self._state.acceptor
-        ballot, value, decided = message
+        ballot = message.ballot
         if ballot < acceptor.promised:
             state.send_now(sender, Preempted(ballot, acceptor.promised))
             return
         self._follow(sender, ballot)
-        if state.unable is None and self._take(ballot, value, decided):
-            state.send(sender, Accepted(ballot, value.first, value.last))
-        self._catch(ballot, decided)
+        if state.unable is None:
+            self._accept(sender, message)
+        self._catch(ballot, message.decided)
+
+    def _accept(self, sender: Member, message: Accept) -> None:
+        """Accept a value, and then those that overtook it."""
+        following: Accept | None = message
+        while following is not None and following.ballot == message.ballot:
+            ballot, value, decided = following
+            if not self._take(ballot, value, decided):
+                self._keep(following)
+                return
+            self._state.send(sender, Accepted(ballot, value.first, value.last))
+            following = self._early.pop(value.last + 1, None)
+
+    def _keep(self, message: Accept) -> None:
+        """Keep a value that came too early. Without this it would be lost until the leader repeats it."""
+        early = self._early
+        is_full = len(early) >= self._state.config.pipeline_accepts_max
+        if is_full or any(each.ballot != message.ballot for each in early.values()):
+            early.clear()
+        early[message.value.first] = message
 
     def _take(self, ballot: Ballot, value: Value, decided: int) -> bool:
         """Accept what is not decided yet; say whether the whole may be answered."""

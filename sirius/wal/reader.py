@@ -32,6 +32,7 @@ from sirius.wal.manifest import Manifest, SegmentInfo
 from sirius.wal.record import DEFAULT_LIMITS, Limits
 from sirius.wal.recovery import last_known
 from sirius.wal.segment import INDEX, read_whole
+from sirius.wal.settling import load_whole
 from sirius.wal.snapshot import ActiveView, SegmentCache, Snapshot
 from sirius.wal.store import Store
 
@@ -159,7 +160,7 @@ class LogReader:
         """Read manifest and active segment, which may be replaced between the two."""
         for attempt in range(_RETRIES):
             try:
-                manifest = self._store.load()
+                manifest = load_whole(self._store, self._limits)
                 return manifest, self._tail_of(manifest)
             except (MissingSegment, FileNotFoundError):
                 if attempt == _RETRIES - 1:

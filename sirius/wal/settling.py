@@ -41,8 +41,7 @@ def new_manifest(store: Store) -> Manifest:
 
 def settle_in(store: Store, limits: Limits) -> Manifest:
     """Return the manifest in force, once the folder is in order."""
-    manifest = store.load()
-    _refuse_loss(store, manifest, limits)
+    manifest = load_whole(store, limits)
     store.settle_names()
     if store.is_copy(manifest):
         manifest = _at_home(store, manifest)
@@ -50,14 +49,20 @@ def settle_in(store: Store, limits: Limits) -> Manifest:
     return manifest
 
 
-def _refuse_loss(store: Store, manifest: Manifest, limits: Limits) -> None:
-    """Raise if a newer manifest was lost: to go on with this one would sweep away what only that one named."""
+def load_whole(store: Store, limits: Limits) -> Manifest:
+    """Return the manifest in force, or raise if a newer one was lost: then it names only a part of the log.
+
+    If another manifest has come meanwhile, a writer is at work, and nothing is lost: it commits, then fills.
+    """
+    versions = store.versions() if store.is_log() else []
+    manifest = store.load()
     segment = overlooked(store, manifest, limits)
-    if segment is not None:
+    if segment is not None and store.versions() == versions:
         raise CorruptLog(
             f"{store.root}: segment {segment} holds records, and no manifest names it: the newest manifest is lost. "
             f"Nothing was removed; `waltool repair {store.root}` makes the manifest anew"
         )
+    return manifest
 
 
 def _at_home(store: Store, manifest: Manifest) -> Manifest:

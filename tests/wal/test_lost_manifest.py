@@ -9,7 +9,7 @@ import pytest
 from sirius.errors import CorruptLog
 from sirius.testing import MemoryFileSystem, SimulatedCrash
 from sirius.types import Seq
-from sirius.wal import Block, CompactionPolicy, Log, LogConfig, Manifest, Record, repair
+from sirius.wal import Block, CompactionPolicy, Log, LogConfig, LogReader, Manifest, Record, repair
 from sirius.wal.store import Store
 from sirius.wal.verify.verify import Severity, verify
 from tests.wal.repairs import add_segment
@@ -71,6 +71,36 @@ def test_opening_refuses_and_removes_nothing_and_repair_heals(lost: int) -> None
     assert (report.lost, report.holes) == ([], [])
     assert {path: fs.tree()[path] for path in tree} == tree
     assert contents(fs) == before
+
+
+def test_a_reader_refuses_too_instead_of_showing_a_part() -> None:
+    fs = made()
+    with LogReader.open(ROOT, fs=fs) as reader:
+        assert reader.last == 4 * SEGMENTS - 2
+        lose(fs)
+        with pytest.raises(CorruptLog, match="the newest manifest is lost"):
+            reader.refresh()
+    with pytest.raises(CorruptLog, match="the newest manifest is lost"):
+        LogReader.open(ROOT, fs=fs)
+
+
+def test_a_reader_does_not_take_a_rotation_in_the_meantime_for_a_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = made()
+    with open_log(fs) as log:
+        load = Store.load
+
+        def load_and_rotate(store: Store) -> Manifest:
+            manifest = load(store)
+            if log.next_seq == 4 * SEGMENTS - 1:
+                write(log, 4)
+            return manifest
+
+        monkeypatch.setattr(Store, "load", load_and_rotate)
+        with LogReader.open(ROOT, fs=fs) as reader:
+            reader.refresh()
+            assert reader.last == 4 * SEGMENTS + 2
 
 
 def test_a_refusal_lets_go_of_the_lock() -> None:

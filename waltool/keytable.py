@@ -4,7 +4,8 @@ Keys are hashed, sorted by hash, and compared byte by byte with their neighbours
 together and never decides that two keys are equal. A dict would do the same at a third of the speed, since every new
 key costs it a cache miss and an object.
 
-Memory is that of the distinct keys and of a bounded number of rows not yet merged with them.
+Records are counted and hashed in portions that fit into the processor's cache. Memory is that of the distinct keys and
+of a bounded number of rows not yet merged with them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from sirius.wal.block import ENTRY_BYTES, Ints
 from sirius.wal.record import CONTROL_FROM
 
 Words = npt.NDArray[np.uint64]
+Octets = npt.NDArray[np.uint8]
 
 _WINDOW: Final = 32
 _WORD: Final = 8
 _ROWS_MAX: Final = 1 << 20
+_PORTION: Final = 1 << 14
+_PORTION_BYTES: Final = 1 << 20
+_ROW_BYTES: Final = 5 * 8 + 1
+_KEPT_BYTES: Final = 31 << 20
 _KEY_BYTES_MAX: Final = 64 << 20
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT: Final = np.uint64(29)
@@ -35,26 +41,34 @@ _MASKS: Final = np.array([(1 << (8 * n)) - 1 for n in range(_WORD + 1)], np.uint
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Byte strings in one buffer, which has `_WINDOW` bytes to spare behind the last of them."""
+    """Byte strings in one buffer, which has `_WINDOW` zeroes to spare behind the last of them."""
 
-    blob: bytes
+    blob: Octets
     starts: Ints
     lengths: Ints
 
     @classmethod
     def of(cls, blobs: Sequence[bytes], lengths: Ints) -> Keys:
         """Take strings that stand end to end in `blobs`."""
-        return cls(b"".join((*blobs, bytes(_WINDOW))), np.cumsum(lengths) - lengths, lengths)
+        blob = np.frombuffer(b"".join((*blobs, bytes(_WINDOW))), np.uint8)
+        return cls(blob, np.cumsum(lengths) - lengths, lengths)
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def take(self, which: Ints | Mask) -> Keys:
+    def take(self, which: Ints | Mask | slice) -> Keys:
         return Keys(self.blob, self.starts[which], self.lengths[which])
 
     def pieces(self) -> list[bytes]:
         """Return every key."""
-        blob, ends = self.blob, (self.starts + self.lengths).tolist()
+        return list(map(bytes, self._views()))
+
+    def joined(self) -> bytes:
+        """Return all keys end to end."""
+        return b"".join(self._views())
+
+    def _views(self) -> list[memoryview]:
+        blob, ends = self.blob.data, (self.starts + self.lengths).tolist()
         return [blob[a:b] for a, b in zip(self.starts.tolist(), ends, strict=True)]
 
     def windows(self, at: int) -> Words:
@@ -72,18 +86,18 @@ class Keys:
         return words
 
     def hashes(self) -> Words:
-        """Return 64 bits for each key: equal for equal keys, and mostly not for others."""
+        """Return 64 bits for each key: equal for equal keys, whatever stands beside them, and mostly not for others."""
         found = self.lengths.astype(np.uint64)
         for at in range(0, int(self.lengths.max(initial=0)), _WINDOW):
-            alive = self.lengths > at
-            rest = self if at == 0 else self.take(alive)
-            mixed = found if at == 0 else found[alive]
-            for word in rest.windows(at).T:
-                mixed ^= word
-                mixed *= _MULTIPLIER
+            alive = slice(None) if at == 0 else np.flatnonzero(self.lengths > at)
+            for position, word in enumerate(self.take(alive).windows(at).T, at // _WORD):
+                # A word of zeroes, which may also stand behind the key's end, adds nothing.
+                mixed = word * _MULTIPLIER
                 mixed ^= mixed >> _SHIFT
-            if at:
-                found[alive] = mixed
+                mixed *= np.uint64(pow(int(_MULTIPLIER), position + 1, 1 << 64))
+                found[alive] += mixed
+        found ^= found >> _SHIFT
+        found *= _MULTIPLIER
         return found
 
     def same_as_next(self, candidates: Mask) -> Mask:
@@ -91,8 +105,8 @@ class Keys:
         same: Mask = candidates & (self.lengths[1:] == self.lengths[:-1])
         for at in range(0, int(self.lengths.max(initial=0)), _WINDOW):
             if at == 0:
-                words = self.windows(0)
-                same &= (words[1:] == words[:-1]).all(axis=1)
+                for word in self.windows(0).T:
+                    same &= word[1:] == word[:-1]
                 continue
             rows = np.flatnonzero(same & (self.lengths[:-1] > at))
             equal = self.take(rows).windows(at) == self.take(rows + 1).windows(at)
@@ -100,15 +114,23 @@ class Keys:
         return same
 
 
-def group(keys: Keys) -> tuple[Ints, Mask]:
+def group(keys: Keys, hashes: Words) -> tuple[Ints, Mask]:
     """Return an order of rows that brings equal keys together, oldest first, and where each group ends."""
-    order, same = _sorted_by_hash(keys.hashes())
-    ordered = keys.take(order)
-    equal = ordered.same_as_next(same)
+    order, same = _sorted_by_hash(hashes)
+    equal = _equal(keys, order, same)
     if bool((same & ~equal).any()):
-        order = _untangle(ordered, order, same, same & ~equal)
-        equal = keys.take(order).same_as_next(same)
+        order = _untangle(keys.take(order), order, same, same & ~equal)
+        equal = _equal(keys, order, same)
     return order, np.append(~equal, True)[: len(order)]
+
+
+def _equal(keys: Keys, order: Ints, same: Mask) -> Mask:
+    """Say which keys equal the next in the order, where hashes do. A key whose hash is its own is not even fetched."""
+    rows = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    firsts = rows[:-1]
+    equal: Mask = np.zeros(len(same), np.bool_)
+    equal[firsts] = keys.take(order[rows]).same_as_next(same[firsts])
+    return equal
 
 
 def _sorted_by_hash(hashes: Words) -> tuple[Ints, Mask]:
@@ -140,6 +162,7 @@ class Distinct:
     """One row a distinct key: its newest record, and sums over all of them."""
 
     keys: Keys
+    hashes: Words
     seq: npt.NDArray[np.uint64]
     ts: Ints
     op: npt.NDArray[np.uint8]
@@ -154,6 +177,7 @@ class Distinct:
     def take(self, which: Ints | Mask) -> Distinct:
         return Distinct(
             self.keys.take(which),
+            self.hashes[which],
             self.seq[which],
             self.ts[which],
             self.op[which],
@@ -169,7 +193,7 @@ class Distinct:
         """
         if not len(self):
             return self
-        order, last_of_group = group(self.keys)
+        order, last_of_group = group(self.keys, self.hashes)
         ends = np.flatnonzero(last_of_group)
         begins = np.append(0, ends[:-1] + 1)
         newest = order[ends]
@@ -183,14 +207,21 @@ class Distinct:
         """Keep some rows, with new sums for them, in the order of the rows: without a sort."""
         is_kept = np.zeros(len(self), np.bool_)
         is_kept[newest] = True
-        by_row = np.zeros(len(self), np.int64)
+        by_row = np.empty(len(self), np.int64)
         rows = np.flatnonzero(is_kept)
         sums = []
         for values in (updates, total_size):
             by_row[newest] = values
             sums.append(by_row[rows])
-        kept = (self.seq[rows], self.ts[rows], self.op[rows], self.size[rows])
-        return Distinct(self.keys.take(rows), *kept, *sums)
+        return Distinct(
+            self.keys.take(rows),
+            self.hashes[rows],
+            self.seq[rows],
+            self.ts[rows],
+            self.op[rows],
+            self.size[rows],
+            *sums,
+        )
 
 
 class Columns(NamedTuple):
@@ -201,6 +232,62 @@ class Columns(NamedTuple):
     seq: npt.NDArray[np.uint64]
     ts: Ints
     op: npt.NDArray[np.uint8]
+
+
+def _keep_memory() -> None:
+    """Have freed memory kept for the next array. The C library returns pieces to the system at once unless it has seen
+    one as large being freed, up to 32 MiB; and new memory costs more than what is done in it."""
+    np.empty(_KEPT_BYTES, np.uint8)
+
+
+class Arena:
+    """Room for rows and their keys, in one piece that is used again.
+
+    It becomes memory as far as it is filled, and what is in it is neither copied nor joined before it is grouped.
+    """
+
+    def __init__(self, rows: int, key_bytes: int) -> None:
+        # Not `empty`, for which numpy asks for huge pages: they cost more to get than they save.
+        memory = np.zeros(rows * _ROW_BYTES + key_bytes + _WINDOW, np.uint8)
+        words = memory[: rows * 5 * _WORD].view(np.int64).reshape(5, rows)
+        self._seq, self._hashes = words[0].view(np.uint64), words[1].view(np.uint64)
+        self._ts, self._sizes, self._lengths = words[2:]
+        self._op = memory[rows * 5 * _WORD : rows * _ROW_BYTES]
+        self._keys = memory[rows * _ROW_BYTES :]
+        self.rows = 0
+        self.key_bytes = 0
+
+    def fits(self, rows: int, key_bytes: int) -> bool:
+        """Say whether there is room for more."""
+        rows, key_bytes = self.rows + rows, self.key_bytes + key_bytes
+        return rows <= len(self._op) and key_bytes <= len(self._keys) - _WINDOW
+
+    def add(self, columns: Columns, keys: bytes, hashes: Words) -> None:
+        """Take in rows, for which there must be room."""
+        rows = slice(self.rows, self.rows + len(hashes))
+        self._seq[rows], self._ts[rows], self._op[rows] = columns.seq, columns.ts, columns.op
+        self._hashes[rows], self._lengths[rows] = hashes, columns.key_len
+        np.add(self._lengths[rows], columns.body_len, out=self._sizes[rows])
+        self._sizes[rows] += ENTRY_BYTES
+        self.rows = rows.stop
+        end = self.key_bytes + len(keys)
+        self._keys[self.key_bytes : end] = np.frombuffer(keys, np.uint8)
+        self._keys[end : end + _WINDOW] = 0
+        self.key_bytes = end
+
+    def clear(self) -> None:
+        """Make room for other rows, once nobody looks at these."""
+        self.rows = self.key_bytes = 0
+
+    def updates(self) -> Distinct:
+        """Return the rows without control entries. They stay where they are."""
+        rows = slice(self.rows)
+        lengths, sizes, op = self._lengths[rows], self._sizes[rows], self._op[rows]
+        keys = Keys(self._keys[: self.key_bytes + _WINDOW], np.cumsum(lengths) - lengths, lengths)
+        columns = (self._seq[rows], self._ts[rows], op, sizes, sizes, sizes)
+        every = Distinct(keys, self._hashes[rows], *columns)
+        is_update = op < CONTROL_FROM
+        return every if bool(is_update.all()) else every.take(is_update)
 
 
 class KeyTable:
@@ -216,14 +303,16 @@ class KeyTable:
         rows_max: int = _ROWS_MAX,
         key_bytes_max: int = _KEY_BYTES_MAX,
     ) -> None:
+        _keep_memory()
         self._on_columns = on_columns
-        self._rows_max = rows_max
-        self._key_bytes_max = key_bytes_max
+        self._rows_max = min(rows_max, _ROWS_MAX)
+        self._key_bytes_max = min(key_bytes_max, _KEY_BYTES_MAX)
         self._parts: list[Distinct] = []
+        self._arena = Arena(self._rows_max, self._key_bytes_max)
         self._fresh: list[tuple[npt.NDArray[Any], ...]] = []
         self._blobs: list[bytes] = []
-        self._rows = 0
-        self._key_bytes = 0
+        self._fresh_rows = 0
+        self._fresh_bytes = 0
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
@@ -232,33 +321,43 @@ class KeyTable:
         entries = batch.entries
         self._fresh.append(tuple(entries[name].copy() for name in Columns._fields))
         self._blobs.append(batch.key_column.blob())
-        self._rows += len(entries)
-        self._key_bytes += len(self._blobs[-1])
-        if self._rows >= self._rows_max or self._key_bytes >= self._key_bytes_max:
-            self._settle()
+        self._fresh_rows += len(entries)
+        self._fresh_bytes += len(self._blobs[-1])
+        if self._fresh_rows >= min(_PORTION, self._rows_max) or (
+            self._fresh_bytes >= min(_PORTION_BYTES, self._key_bytes_max)
+        ):
+            self._digest()
 
-    def _settle(self) -> None:
-        """Turn what came lately into a part. Parts grow geometrically, so a row is merged O(log n) times."""
-        if self._rows:
-            self._parts.append(self._updates().merged(one_each=True))
+    def _digest(self) -> None:
+        """Count and hash what came lately, while it is in the processor's cache, and put it by."""
+        if not self._fresh:
+            return
+        columns = Columns(*(np.concatenate(pieces) for pieces in zip(*self._fresh, strict=True)))
+        self._on_columns(columns)
+        keys = b"".join(self._blobs)
+        hashes = Keys.of((keys,), columns.key_len.astype(np.int64)).hashes()
+        self._fresh, self._blobs, self._fresh_rows, self._fresh_bytes = [], [], 0, 0
+        if not self._arena.fits(len(hashes), len(keys)):
+            self._make_room(len(hashes), len(keys))
+        self._arena.add(columns, keys, hashes)
+
+    def _make_room(self, rows: int, key_bytes: int) -> None:
+        """Turn what was put by into a part. Parts grow geometrically, so a row is merged O(log n) times."""
+        if self._arena.rows:
+            self._parts.append(_join([self._arena.updates().merged(one_each=True)]))
+            self._arena.clear()
         while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
             newer, older = self._parts.pop(), self._parts.pop()
             self._parts.append(_join([older, newer]).merged())
-
-    def _updates(self) -> Distinct:
-        columns = Columns(*(np.concatenate(pieces) for pieces in zip(*self._fresh, strict=True)))
-        self._on_columns(columns)
-        lengths = columns.key_len.astype(np.int64)
-        sizes = lengths + columns.body_len + ENTRY_BYTES
-        keys = Keys.of(self._blobs, lengths)
-        self._fresh, self._blobs, self._rows, self._key_bytes = [], [], 0, 0
-        rows = Distinct(keys, columns.seq, columns.ts, columns.op, sizes, sizes, sizes)
-        is_update = columns.op < CONTROL_FROM
-        return rows if bool(is_update.all()) else rows.take(is_update)
+        if not self._arena.fits(rows, key_bytes):
+            self._arena = Arena(max(rows, self._rows_max), max(key_bytes, self._key_bytes_max))
 
     def distinct(self) -> Distinct:
         """Return what was gathered so far, in the order of each key's newest record."""
-        self._settle()
+        self._digest()
+        if self._arena.rows:
+            self._parts.append(self._arena.updates().merged(one_each=True))
+            self._arena = Arena(self._rows_max, self._key_bytes_max)
         if len(self._parts) > 1:
             self._parts = [_join(self._parts).merged()]
         return self._parts[0] if self._parts else _NOTHING
@@ -266,14 +365,15 @@ class KeyTable:
 
 def _join(parts: Sequence[Distinct]) -> Distinct:
     """Put rows behind each other; the keys move into a buffer that holds nothing else."""
-    blobs = [b"".join(part.keys.pieces()) for part in parts]
+    blobs = [part.keys.joined() for part in parts]
     lengths = np.concatenate([part.keys.lengths for part in parts])
-    names = ("seq", "ts", "op", "size", "updates", "total_size")
+    names = ("hashes", "seq", "ts", "op", "size", "updates", "total_size")
     columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
     return Distinct(Keys.of(blobs, lengths), *columns)
 
 
 _NONE: Final = np.zeros(0, np.int64)
+_NO_WORDS: Final = np.zeros(0, np.uint64)
 _NOTHING: Final = Distinct(
-    Keys.of((), _NONE), _NONE.astype(np.uint64), _NONE, _NONE.astype(np.uint8), _NONE, _NONE, _NONE
+    Keys.of((), _NONE), _NO_WORDS, _NO_WORDS, _NONE, _NONE.astype(np.uint8), _NONE, _NONE, _NONE
 )

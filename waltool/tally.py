@@ -109,7 +109,7 @@ def top_prefixes(distinct: Distinct, separator: str, count: int) -> list[Prefix]
     if not len(distinct):
         return []
     prefixes = prefixes_of(distinct.keys, separator.encode())
-    order, last_of_group = group(prefixes)
+    order, last_of_group = group(prefixes, prefixes.hashes())
     ends = np.flatnonzero(last_of_group)
     begins = np.append(0, ends[:-1] + 1)
     live = (distinct.op == Op.PUT).astype(np.int64)
@@ -128,9 +128,9 @@ def top_prefixes(distinct: Distinct, separator: str, count: int) -> list[Prefix]
 
 def prefixes_of(keys: Keys, separator: bytes) -> Keys:
     """Return the part of each key up to its first separator; nothing where it has none."""
-    octets = np.frombuffer(keys.blob, np.uint8)
-    hit = np.ones(len(octets) - len(separator) + 1, np.bool_)
-    for at, octet in enumerate(separator):
+    octets = keys.blob
+    hit = octets[: len(octets) - len(separator) + 1] == separator[0]
+    for at, octet in enumerate(separator[1:], 1):
         hit &= octets[at : at + len(hit)] == octet
     # The buffer ends in zeroes, so behind the last hit there is always room for one that is none.
     places = np.append(np.flatnonzero(hit), len(octets))

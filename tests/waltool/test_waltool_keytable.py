@@ -85,6 +85,29 @@ def test_keys_that_share_a_hash_are_told_apart(bits: int, monkeypatch: pytest.Mo
     assert as_dict(table.distinct()) == by_dict(updates, 7)
 
 
+@given(st.lists(KEYS, min_size=1, max_size=30), st.lists(KEYS, min_size=1, max_size=30))
+def test_a_hash_does_not_depend_on_the_keys_beside_it(some: list[str], others: list[str]) -> None:
+    def hashes(keys: list[str]) -> list[int]:
+        blobs = [key.encode() for key in keys]
+        return Keys.of(blobs, np.array([len(blob) for blob in blobs])).hashes().tolist()  # type: ignore[no-any-return]
+
+    assert hashes(some + others) == hashes(some) + hashes(others)
+
+
+def test_numbered_keys_rarely_share_a_hash() -> None:
+    blobs = [b"title/%018d" % number for number in range(100_000)]
+    found = Keys.of(blobs, np.full(len(blobs), 24)).hashes()
+    assert len(np.unique(found >> np.uint64(20))) == len(blobs)
+
+
+def test_a_batch_larger_than_the_table_is_taken_in() -> None:
+    updates = [Update(Op.PUT, b"key%d" % (n % 700)) for n in range(3000)]
+    table = KeyTable(rows_max=100, key_bytes_max=100)
+    for batch in batches_of(updates, 1000):
+        table.add(batch)
+    assert as_dict(table.distinct()) == by_dict(updates, 1000)
+
+
 def test_an_empty_table_has_no_keys() -> None:
     table = KeyTable()
     table.add(Batch.hole(1, 5))

@@ -29,6 +29,16 @@ def updates(
             yield Update(Op.PUT, key, pool[at : at + body_bytes])
 
 
+def mixed(count: int, keys: int, *, seed: int = 1) -> Iterator[Update]:
+    """Make up puts whose keys and bodies have many lengths; bodies are as long as elsewhere on average."""
+    rng = random.Random(seed)
+    pool = rng.randbytes(1 << 20)
+    for _ in range(count):
+        size = int(rng.random() * (2 * BODY_BYTES + 1))
+        at = int(rng.random() * (len(pool) - size))
+        yield Update(Op.PUT, b"title/%d" % int(keys ** rng.random()), pool[at : at + size])
+
+
 def batched(source: Iterator[Update], size: int) -> Iterator[list[Update]]:
     """Cut a stream into lists."""
     while batch := list(islice(source, size)):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from benchmarks.data import DELETES, batched, make_log, updates
+from benchmarks.data import DELETES, batched, make_log, mixed, updates
 from benchmarks.figures import Figure, in_turns, say, seconds
 from benchmarks.peers import Offsets, compact_rows, raw_write, write_rows
 from sirius.wal import (
@@ -51,6 +51,7 @@ def figures() -> Iterator[Figure]:
         yield from replay(log, limit)
         yield from tool(log, limit)
         del limit
+        yield from replay_mixed(root)
         yield from lone_writes(root)
         yield from append(root)
         shutil.rmtree(log)
@@ -93,6 +94,18 @@ def replay(path: str, limit: Offsets) -> Iterator[Figure]:
     yield Figure("wal.R", RECORDS / times["R"] / 1e6, "M rec/s", note="the limit, in this run")
     yield Figure("wal.replay_plain", times["R"] / times["plain"], "R", 0.5)
     yield Figure("wal.replay_batch", times["R"] / times["batch"], "R", 1.0)
+
+
+def replay_mixed(root: Path) -> Iterator[Figure]:
+    """The same with keys and bodies of many lengths, which cannot be cut in one go."""
+    path, count = str(root / "mixed"), RECORDS // 4
+    make_log(path, mixed(count, RECORDS), block=BLOCK)
+    limit, handler = Offsets(path), Handler()
+    times = in_turns(
+        {"R": lambda: limit.run(handler.put), "batch": lambda: replay_batch(path, handler)}
+    )
+    shutil.rmtree(path)
+    yield Figure("wal.replay_mixed", times["R"] / times["batch"], "R", note="many lengths, batches")
 
 
 def lone_writes(root: Path) -> Iterator[Figure]:

@@ -32,27 +32,27 @@ def walk(seed: int, names: str, spare: str, config: PaxosConfig, steps: int = 20
     return path
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_three_nodes_agree_whatever_happens(seed: int) -> None:
     walk(seed, "abc", "", PaxosConfig())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_five_nodes_agree_whatever_happens(seed: int) -> None:
     walk(seed, "abcde", "", PaxosConfig())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_nodes_agree_while_members_come_and_go_and_lose_their_disks(seed: int) -> None:
     walk(seed, "abc", "de", PaxosConfig())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_nodes_agree_with_leases_and_no_read_is_stale(seed: int) -> None:
     walk(seed, "abc", "", LEASES)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_nodes_agree_when_every_bound_is_tight(seed: int) -> None:
     walk(seed, "abc", "de", SMALL)
 

@@ -8,11 +8,13 @@ judge looks at every decision. Afterwards all is healed, and the cluster has to 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 
 from sirius.paxos import PaxosConfig
 from sirius.paxos.effects import Done, ReadAt
-from tests.paxos.harness import Cluster
+from sirius.paxos.messages import TakeOver
+from tests.paxos.harness import Cluster, Packet
 from tests.paxos.words import Words
 
 
@@ -35,23 +37,32 @@ class Walk:
         self.acknowledged = 0
         self.reads: dict[int, int] = {}
         self._lost = ""
-        self._kinds: list[tuple[Callable[[], None], int]] = [
-            (self.deliver, 240),
+        self._past: list[Packet] = []
+        self._kinds: list[tuple[Callable[[], None], float]] = [
+            (self.deliver, 200 * self._mood()),
             (self.deliver_first, 400),
-            (self.pass_time, 120),
-            (self.sync, 120),
+            (self.deliver_to_one, 100 * self._mood()),
+            (self.pass_time, 80 * self._mood()),
+            (self.sync, 150),
             (self.propose, 60),
             (self.read, 10),
-            (self.drop, 20),
-            (self.double, 20),
-            (self.catch_up, 20),
-            (self.crash, 4),
-            (self.start, 10),
-            (self.cut, 2),
-            (self.heal, 6),
-            (self.hand_over, 2),
+            (self.drop, 40 * self._mood()),
+            (self.drop_many, 4 * self._mood()),
+            (self.double, 20 * self._mood()),
+            (self.haunt, 40 * self._mood()),
+            (self.catch_up, 20 * self._mood()),
+            (self.crash, 6 * self._mood()),
+            (self.start, 12),
+            (self.cut, 20 * self._mood()),
+            (self.heal, 10),
+            (self.hand_over, 4 * self._mood()),
+            (self.jolt, 0 if self.cluster.config.lease else 30 * self._mood()),
             *([(self.wish, 3), (self.lose_disk, 1)] if spare else []),
         ]
+
+    def _mood(self) -> float:
+        """How much of a thing there is in this walk: each walk is one-sided in its own way."""
+        return self.rng.choice([0.0, 0.3, 1.0, 3.0])
 
     def run(self, steps: int) -> None:
         """Let things happen."""
@@ -90,6 +101,27 @@ class Walk:
         del self.cluster.wire[at]
         self.cluster.arrive(packet)
 
+    def deliver_to_one(self) -> None:
+        """Deliver all that is on its way to one node, and have it synced or not."""
+        if self.cluster.up:
+            name = self._any()
+            self.cluster.deliver(f">{name}")
+            if self.rng.random() < 0.7:
+                self.cluster.sync(name)
+
+    def drop_many(self) -> None:
+        """Lose most of what is on the wire."""
+        kept = [packet for packet in self.cluster.wire if self.rng.random() < 0.2]
+        self.cluster.wire = deque(kept)
+
+    def jolt(self) -> None:
+        """Have a node run for leader at once, as if it had been asked to take over."""
+        if self.cluster.up:
+            name = self._any()
+            machine = self.cluster.machine(name)
+            message = machine.envelope(machine.me, TakeOver(machine.ballot))
+            self.cluster.arrive(Packet(name, name, message))
+
     def drop(self) -> None:
         if self.cluster.wire:
             del self.cluster.wire[self.rng.randrange(len(self.cluster.wire))]
@@ -98,8 +130,17 @@ class Walk:
         if self.cluster.wire:
             self.cluster.wire.append(self.rng.choice(self.cluster.wire))
 
+    def haunt(self) -> None:
+        """Deliver something from long ago, lost or not; and keep something for later."""
+        if self.cluster.wire:
+            self._past.append(self.rng.choice(self.cluster.wire))
+            at = self.rng.randrange(len(self._past))
+            self.cluster.arrive(self._past[at])
+            if len(self._past) > 30:
+                del self._past[at]
+
     def pass_time(self) -> None:
-        self.cluster.wait(self.rng.choice([0.01, 0.05, 0.1]))
+        self.cluster.wait(self.rng.choice([0.01, 0.05, 0.1, 0.3]))
         for name in self.cluster.up:
             if self.rng.random() < 0.8:
                 self.cluster.tick(name)

@@ -63,12 +63,15 @@ bench: $(VENV)/.dev ## run the benchmarks; ONLY=name for one, JSON=1 for JSON
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(filter-out 0,$(JSON)),--json)
 
 .PHONY: sim
-sim: ## run the simulator (not there yet)
-	@echo "the simulator arrives with the consensus machine" >&2; exit 2
+sim: $(VENV)/.core ## try to break consensus; SEED=17, COUNT=100 JOBS=2 for many, TRACE=file, MINIMISE=1
+	@$(BIN)/python -m sirius.testing.simulator --seed $(or $(SEED),0) --count $(or $(COUNT),1) \
+	  --jobs $(or $(JOBS),1) $(if $(TRACE),--trace $(TRACE)) \
+	  $(if $(filter-out 0,$(MINIMISE)),--minimise) $(if $(filter-out 0,$(JSON)),--json)
 
 .PHONY: soak
 soak: $(VENV)/.dev ## run the deep tests with many more seeds (hours)
 	SIRIUS_SOAK=1 $(BIN)/python -m pytest -m deep
+	$(BIN)/python -m sirius.testing.simulator --seed 1000000 --count 50000 --jobs 2
 
 .PHONY: clean
 clean: ## remove .venv, caches and build results

@@ -1,0 +1,305 @@
+"""One simulated node: a real engine on a disk in memory, driven by simulated time.
+
+A process lives from `start` until it is killed, stopped, or dies of its disk. Whatever was arranged for one life
+(ticks, syncs) means nothing to the next.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sirius.engine import Engine, World
+from sirius.errors import LogError
+from sirius.paxos.effects import Answer
+from sirius.paxos.members import Member
+from sirius.paxos.messages import Envelope
+from sirius.testing._gate import SimulatedCrash
+from sirius.testing.simulator.clock import NodeClock
+from sirius.testing.simulator.disk import SimDisk
+from sirius.testing.simulator.fetcher import Ask, Fetcher, Range, answer
+from sirius.testing.simulator.settings import stream
+from sirius.testing.simulator.truth import Replay
+from sirius.wal import Block, CompactionPolicy
+
+if TYPE_CHECKING:
+    from sirius.testing.simulator.cluster import Cluster
+
+_INBOX_MAX: Final = 2000
+_RESYNC_AFTER: Final = 6
+_TRY_AGAIN_S: Final = 0.3
+
+Call = Callable[[Engine], None]
+
+
+class SimNode:
+    """A node's disk, clock and, while it is up, its engine."""
+
+    def __init__(self, name: str, cluster: Cluster) -> None:
+        settings = cluster.settings
+        self.name = name
+        self._cluster = cluster
+        self._loop = cluster.loop
+        self.rng: random.Random = stream(settings.seed, name)
+        self.disk = SimDisk(self.rng, settings.log, settings.trim_bytes_min)
+        self.clock = NodeClock(self.rng.uniform(0, 1000))
+        self.wish: tuple[str, ...] | None = None
+        self.passive = 0
+        """How many faults have emptied the member file."""
+        self.engine: Engine | None = None
+        self.node_id = 0
+        self.life = 0
+        self.pauses = 0
+        self.held_down = 0
+        """How many faults keep the node from starting."""
+        self.replay = Replay()
+        self.durable = 0
+        """How far the log on disk went when it was last seen."""
+        self._inbox: deque[Call] = deque(maxlen=_INBOX_MAX)
+        self._is_syncing = False
+        self._led = False
+        self._fetcher = Fetcher(self.rng)
+
+    # ------------------------------------------------------------------ lives
+
+    @property
+    def is_up(self) -> bool:
+        return self.engine is not None
+
+    @property
+    def is_leader(self) -> bool:
+        return self.engine is not None and self.engine.machine.is_leader
+
+    def _monotonic(self) -> float:
+        return self.clock.monotonic(self._loop.now)
+
+    def _now_us(self) -> int:
+        return self.clock.time_of_day_us(self._loop.now)
+
+    def start(self) -> None:
+        """Begin a life. A disk that cannot be opened is tried again, or given up if it is damaged."""
+        if self.engine is not None or self.held_down:
+            return
+        self.life += 1
+        try:
+            self._boot()
+        except SimulatedCrash:
+            self.die("crashed while it started")
+            self._again()
+        except (LogError, OSError) as error:
+            self._cannot_start(error)
+
+    def _boot(self) -> None:
+        log, journal = self.disk.open(self._monotonic, self._now_us)
+        world = World(self.rng, self._monotonic(), self._now_us)
+        self.engine = engine = Engine(
+            self.name, log, journal, self, self._cluster.settings.paxos, world
+        )
+        self._is_syncing = self._led = False
+        self._inbox.clear()
+        self._fetcher = Fetcher(self.rng)
+        self.replay = Replay()
+        self.node_id = engine.machine.me.node
+        self._cluster.began(self)
+        for block in log.blocks():
+            self._cluster.checkers.decided(self.name, self.replay, block)
+        self._cluster.note(self.name, f"starts at {self.replay.position}")
+        engine.wish(self._wished)
+        self._settle()
+        self._plan_tick()
+
+    def _cannot_start(self, error: Exception) -> None:
+        self.engine = None
+        self.disk.kill(power_loss=False)
+        if self._cluster.gives_up(self, error):
+            self._cluster.note(self.name, f"begins anew on an empty disk: {_brief(error)}")
+            self.disk.lose()
+            self.durable = 0
+        else:
+            self._cluster.note(self.name, f"cannot start: {_brief(error)}")
+        self._again()
+
+    def _again(self) -> None:
+        self._loop.after(_TRY_AGAIN_S, self.start)
+
+    def die(self, how: str, *, power_loss: bool = False) -> None:
+        """End this life as kill -9 or a power loss does."""
+        if self.engine is not None:
+            self.durable = self.engine.log.durable_seq
+        self.engine = None
+        self.disk.kill(power_loss=power_loss)
+        self._cluster.note(self.name, how)
+        self._cluster.clients.lost(self.name)
+
+    def stop(self) -> None:
+        """End this life in order."""
+        if (engine := self.engine) is None:
+            return
+        try:
+            engine.stop("the node stops")
+            engine.journal.close()
+            engine.log.close()
+        except SimulatedCrash:
+            self.die("crashed while it stopped")
+            return
+        except (LogError, OSError) as error:
+            self.die(f"stops, and fails: {_brief(error)}")
+            return
+        self.durable = engine.log.durable_seq
+        self.engine = None
+        self.disk.kill(power_loss=False)
+        self._cluster.note(self.name, "stops")
+        self._cluster.clients.lost(self.name)
+
+    # ------------------------------------------------------------------ what happens to it
+
+    def enter(self, call: Call) -> None:
+        """Have the engine called, now or when the node is no longer paused."""
+        if self.engine is None:
+            return
+        if self.pauses:
+            self._inbox.append(call)
+            return
+        try:
+            call(self.engine)
+        except SimulatedCrash:
+            self.die("dies at a call to its disk")
+            self._again()
+            return
+        self._settle()
+
+    def pause(self) -> None:
+        self.pauses += 1
+
+    def go_on(self) -> None:
+        """Everything that came meanwhile happens at once, the clock first of all."""
+        self.pauses = max(0, self.pauses - 1)
+        if self.pauses:
+            return
+        waiting = [_tick_at(self._monotonic()), *self._inbox]
+        self._inbox.clear()
+        for call in waiting:
+            self.enter(call)
+
+    def receive(self, source: str, item: Any) -> None:
+        """Take whatever another node sent."""
+        match item:
+            case Ask():
+                self.enter(partial(self._answer, source, item))
+            case Range():
+                self.enter(partial(self._take, item))
+            case _:
+                self.enter(lambda engine: engine.receive(item))
+
+    def _plan_tick(self) -> None:
+        delay = self._cluster.settings.tick_s * self.rng.uniform(0.9, 1.1)
+        self._loop.after(delay, partial(self._tick, self.life))
+
+    def _tick(self, life: int) -> None:
+        if life != self.life or self.engine is None:
+            return
+        self._plan_tick()
+        if not self.pauses:
+            self._check_memory()
+            self.enter(_tick_at(self._monotonic()))
+            self._fetch()
+
+    def _check_memory(self) -> None:
+        if self.engine is not None:
+            self._cluster.checkers.memory(self.name, self.engine.machine.held_bytes)
+
+    # ------------------------------------------------------------------ the disk
+
+    def _settle(self) -> None:
+        """See what the engine is up to after a call."""
+        engine = self.engine
+        if engine is None:
+            return
+        if engine.is_waiting and not self._is_syncing:
+            self._plan_sync()
+        if engine.machine.is_leader != self._led:
+            self._led = engine.machine.is_leader
+            self._cluster.reign(self, engine, self._led)
+        if failure := engine.journal.failure or engine.log.failure:
+            self.die(f"gives up: {_brief(failure)}")
+            self._again()
+
+    def _plan_sync(self) -> None:
+        delay = self.disk.sync_delay(self._cluster.settings.sync_s)
+        if delay is not None:
+            self._is_syncing = True
+            self._loop.after(delay, partial(self._sync, self.life))
+
+    def _sync(self, life: int) -> None:
+        """A process that is stopped has its syncs done by the kernel; it learns of it later."""
+        if life == self.life and self.engine is not None:
+            self._is_syncing = False
+            if not self.disk.hangs:
+                self.enter(lambda engine: engine.sync())
+
+    # ------------------------------------------------------------------ orders
+
+    @property
+    def _wished(self) -> tuple[str, ...] | None:
+        return () if self.passive else self.wish
+
+    def read_member_file(self) -> None:
+        """Take the wish as it is now."""
+        self.enter(lambda engine: engine.wish(self._wished))
+
+    def compact(self, policy: CompactionPolicy) -> None:
+        self.enter(partial(_compact, policy))
+
+    # ------------------------------------------------------------------ catching up
+
+    def _fetch(self) -> None:
+        engine = self.engine
+        if engine is not None and self._fetcher.wants(engine, self._loop.now):
+            target = self._cluster.somebody_but(self)
+            if target is not None:
+                self._cluster.network.send(
+                    self.name, target, self._fetcher.ask(engine, self._loop.now)
+                )
+
+    def _answer(self, source: str, message: Ask, engine: Engine) -> None:
+        found = answer(engine, message)
+        if found is not None:
+            self._cluster.network.send(self.name, source, found)
+
+    def _take(self, message: Range, engine: Engine) -> None:
+        if self._fetcher.take(engine, message):
+            self._fetch()
+        elif self._fetcher.refusals >= _RESYNC_AFTER:
+            self._cluster.resync(self)
+
+    # ------------------------------------------------------------------ the engine's port
+
+    def send(self, to: Member, envelope: Envelope) -> None:
+        self._cluster.network.send(self.name, to.name, envelope)
+
+    def answer(self, answer: Answer) -> None:
+        self._cluster.clients.answered(self, answer)
+
+    def decided(self, block: Block) -> None:
+        self._cluster.decided(self, block)
+
+
+def _tick_at(now: float) -> Call:
+    return lambda engine: engine.tick(now)
+
+
+def _compact(policy: CompactionPolicy, engine: Engine) -> None:
+    try:
+        engine.log.rotate()
+        engine.log.compact(policy)
+        engine.log.retire()
+    except (LogError, OSError):
+        # A log that failed says so; one that had no room to compact in goes on.
+        return
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:160]

@@ -1,0 +1,144 @@
+"""The settings of a run, drawn from its seed.
+
+**Swarm.** Each seed switches some kinds of faults off, and draws how hard the others strike, how large the cluster
+is and how it is tuned. A run that has everything at once never gets far enough to show what two of them do together.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sirius.paxos.config import PaxosConfig
+from sirius.testing.simulator.faults import Kind
+from sirius.wal import LogConfig
+from sirius.wal.record import Limits
+
+NAMES: Final = "abcdefg"
+SPARES: Final = ("s", "t")
+FOLLOWERS: Final = ("p", "q")
+CLUSTER_SIZES: Final = (1, 3, 3, 3, 5, 5, 7)
+WRITES_PER_S_MIN: Final = 50
+"""A run with fewer acknowledged writes a second proves nothing."""
+LOG_CONFIG: Final = LogConfig(
+    segment_records_max=400,
+    reserve_bytes=0,
+    background=False,
+    retire_after_s=1.0,
+    limits=Limits(1024, 64 * 1024, 1024 * 1024),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One run. Two runs with equal settings and schedules are equal."""
+
+    seed: int
+    voters: tuple[str, ...]
+    spares: tuple[str, ...]
+    followers: tuple[str, ...]
+    duration_s: float
+    liveness: bool
+    """Whether everything is healed at the end, and the cluster must recover."""
+    kinds: tuple[Kind, ...]
+    """The kinds of faults that are switched on."""
+    faults: int
+    paxos: PaxosConfig
+    tick_s: float
+    delay_s: float
+    """How long a message takes, on average."""
+    sync_s: float
+    clients: int
+    writes_per_s: float
+    keys: int
+    trim_bytes_min: int
+    log: LogConfig = LOG_CONFIG
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All nodes."""
+        return (*self.voters, *self.spares, *self.followers)
+
+    def __str__(self) -> str:
+        paxos = self.paxos
+        return (
+            f"seed {self.seed}: voters {' '.join(self.voters)}, spares {' '.join(self.spares) or '-'}, "
+            f"followers {' '.join(self.followers) or '-'}, {self.duration_s:.1f} s, "
+            f"{'liveness phase' if self.liveness else 'no liveness phase'}, "
+            f"election {paxos.election_timeout_s:.2f} s, heartbeat {paxos.heartbeat_s:.2f} s, "
+            f"pipeline {paxos.pipeline_accepts_max}, {'leases, ' if paxos.lease else ''}"
+            f"tick {self.tick_s * 1000:.0f} ms, network {self.delay_s * 1000:.1f} ms, "
+            f"sync {self.sync_s * 1000:.1f} ms, {self.clients} clients, "
+            f"{self.writes_per_s:.0f} writes/s, {self.keys} keys"
+        )
+
+
+def stream(seed: int, name: str) -> random.Random:
+    """Return randomness of its own for one part of a run, so that parts do not disturb each other."""
+    return random.Random(f"{seed}/{name}")
+
+
+def draw_settings(seed: int) -> Settings:
+    """Draw a run from its seed."""
+    rng = stream(seed, "settings")
+    size = rng.choice(CLUSTER_SIZES)
+    duration_s = rng.uniform(6.0, 9.0) if size < 5 else rng.uniform(5.0, 6.5)
+    return Settings(
+        seed=seed,
+        voters=tuple(NAMES[:size]),
+        spares=SPARES[: rng.choice((0, 1, 1, 2) if size < 7 else (0, 0, 1))],
+        followers=FOLLOWERS[: rng.choice((0, 1, 1, 2) if size < 7 else (0, 1))],
+        duration_s=round(duration_s, 1),
+        liveness=bool(seed % 2),
+        kinds=_draw_kinds(rng),
+        faults=rng.randrange(25, 31),
+        paxos=_draw_paxos(rng),
+        tick_s=rng.choice((0.02, 0.025, 0.03)),
+        delay_s=rng.choice((0.0005, 0.001, 0.002, 0.004)),
+        sync_s=rng.choice((0.001, 0.002, 0.005)),
+        clients=rng.choice((2, 3, 4)),
+        writes_per_s=rng.choice((120.0, 150.0, 180.0)),
+        keys=rng.choice((3, 8, 20, 60)),
+        trim_bytes_min=rng.choice((2_000, 20_000, 8 << 20)),
+    )
+
+
+def _draw_kinds(rng: random.Random) -> tuple[Kind, ...]:
+    chance = rng.choice((0.3, 0.5, 0.8))
+    drawn = tuple(kind for kind in Kind if rng.random() < chance)
+    return drawn if len(drawn) > 3 else tuple(Kind)
+
+
+def _draw_paxos(rng: random.Random) -> PaxosConfig:
+    timeout_s = rng.choice((0.25, 0.3, 0.4))
+    config = PaxosConfig(
+        heartbeat_s=timeout_s / rng.choice((3, 4, 5)),
+        election_timeout_s=timeout_s,
+        retry_s=rng.choice((0.1, 0.15, 0.2)),
+        request_timeout_s=rng.choice((0.6, 1.0, 2.0)),
+        pipeline_accepts_max=rng.choice((1, 2, 8)),
+        trim_slots_min=rng.choice((1, 32, 256)),
+        level_slots=rng.choice((10, 50, 200)),
+        accept_slots_max=4096,
+        lease=rng.random() < 0.3,
+    )
+    return _with_bounds(config, rng)
+
+
+def _with_bounds(config: PaxosConfig, rng: random.Random) -> PaxosConfig:
+    """Draw bounds on memory: sometimes so low that they are met all the time."""
+    if rng.random() < 0.5:
+        return replace(config, intake_bytes_max=1 << 20, pending_bytes_max=1 << 20)
+    return replace(
+        config,
+        batch_updates_max=rng.choice((1, 16, 64)),
+        pipeline_bytes_max=8 * 1024,
+        intake_bytes_max=8 * 1024,
+        intake_requests_max=32,
+        pending_bytes_max=8 * 1024,
+        pending_requests_max=16,
+        forward_bytes_max=2 * 1024,
+        reads_max=8,
+        sessions_max=rng.choice((3, 8, 10_000)),
+    )

@@ -1,0 +1,153 @@
+"""Draws a schedule of faults from the settings of a run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from sirius.testing.simulator.faults import LEADER, Fault, Kind
+from sirius.testing.simulator.settings import Settings, stream
+
+_HARSH: Final = frozenset(
+    {
+        Kind.ISOLATE,
+        Kind.SPLIT,
+        Kind.ONE_WAY,
+        Kind.DEAF,
+        Kind.KILL,
+        Kind.POWER_LOSS,
+        Kind.PAUSE,
+        Kind.HUNG_DISK,
+        Kind.FULL_DISK,
+        Kind.SYNC_ERROR,
+        Kind.PASSIVE,
+    }
+)
+"""Kinds that stop writes when they meet the leader."""
+_LEADER_EVERY_S: Final = 2.0
+"""How often a harsh one may meet the leader: a cluster that never writes proves nothing."""
+
+
+def draw_schedule(settings: Settings) -> list[Fault]:
+    """Return the faults of a run in the order of their times."""
+    return _Drawing(settings).schedule()
+
+
+class _Drawing:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._rng: random.Random = stream(settings.seed, "schedule")
+        self._begins_at = self._rng.choice((0.0, 1.0, 1.0, 1.0))
+        self._leader_free_at = 0.0
+        self._at_disk = self._rng.random() < 0.7
+        self._draw: dict[Kind, Callable[[Kind, float], Fault]] = {
+            Kind.SPLIT: self._split,
+            Kind.DROP: self._everywhere(0.02, 0.25),
+            Kind.DUPLICATE: self._everywhere(0.05, 0.5),
+            Kind.DELAY: self._everywhere(0.005, 0.06),
+            Kind.KILL: self._crash,
+            Kind.POWER_LOSS: self._crash,
+            Kind.ROLLING_RESTART: self._rolling,
+            Kind.CLOCK_SPEED: self._clock_speed,
+            Kind.CLOCK_JUMP: self._clock_jump,
+            Kind.SLOW_DISK: self._slow_disk,
+            Kind.SYNC_ERROR: self._sync_error,
+            Kind.LOST_DISK: self._short,
+            Kind.CORRUPT_JOURNAL: self._short,
+            Kind.CORRUPT_LOG: self._short,
+            Kind.HAND_OVER: self._hand_over,
+            Kind.WISH: self._wish,
+            Kind.COMPACT: self._compact,
+            Kind.BURST: self._burst,
+        }
+
+    def schedule(self) -> list[Fault]:
+        settings, rng = self._settings, self._rng
+        times = sorted(
+            round(rng.uniform(self._begins_at, settings.duration_s - 0.3), 3)
+            for _ in range(settings.faults)
+        )
+        return [self._one(at) for at in times]
+
+    def _one(self, at: float) -> Fault:
+        kind = self._rng.choice(self._settings.kinds)
+        return self._draw.get(kind, self._lasting)(kind, at)
+
+    def _where(self, kind: Kind, at: float) -> str:
+        """Draw whom it meets: often the leader, as far as a run can bear that."""
+        rng, settings = self._rng, self._settings
+        if kind not in _HARSH:
+            return rng.choice((LEADER, *settings.names))
+        if at >= self._leader_free_at and rng.random() < 0.5:
+            self._leader_free_at = at + _LEADER_EVERY_S
+            return LEADER
+        return rng.choice(
+            settings.names if len(settings.voters) > 1 else settings.names[1:] or settings.names
+        )
+
+    def _lasts(self, low: float, high: float) -> float:
+        return round(self._rng.uniform(low, high), 2)
+
+    def _lasting(self, kind: Kind, at: float) -> Fault:
+        where = self._where(kind, at)
+        return Fault(at, kind, where, self._lasts(0.1, 0.7 if where == LEADER else 1.2))
+
+    def _short(self, kind: Kind, at: float) -> Fault:
+        return Fault(at, kind, self._where(kind, at), self._lasts(0.05, 0.4))
+
+    def _split(self, kind: Kind, at: float) -> Fault:
+        names = self._settings.names
+        count = self._rng.randrange(1, max(2, len(names)))
+        group = tuple(sorted(self._rng.sample(names, min(count, len(names)))))
+        return Fault(at, kind, "", self._lasts(0.1, 0.9), names=group)
+
+    def _everywhere(self, low: float, high: float) -> Callable[[Kind, float], Fault]:
+        def draw(kind: Kind, at: float) -> Fault:
+            amount = round(self._rng.uniform(low, high), 3)
+            return Fault(at, kind, "", self._lasts(0.2, 1.5), amount)
+
+        return draw
+
+    def _crash(self, kind: Kind, at: float) -> Fault:
+        call = self._rng.randrange(1, 12) if self._at_disk and self._rng.random() < 0.7 else 0
+        return Fault(at, kind, self._where(kind, at), self._lasts(0.02, 0.8), at_call=call)
+
+    def _rolling(self, kind: Kind, at: float) -> Fault:
+        return Fault(at, kind, "", self._lasts(0.3, 0.8) * len(self._settings.voters))
+
+    def _clock_speed(self, kind: Kind, at: float) -> Fault:
+        # With leases clocks must keep to what is configured, less what a tick is late.
+        bound = 0.05 if self._settings.paxos.lease else 0.5
+        amount = round(self._rng.uniform(-bound, bound), 3)
+        return Fault(at, kind, self._where(kind, at), self._lasts(0.3, 3.0), amount)
+
+    def _clock_jump(self, kind: Kind, at: float) -> Fault:
+        return Fault(
+            at, kind, self._where(kind, at), amount=float(self._rng.randrange(-3600, 3600))
+        )
+
+    def _slow_disk(self, kind: Kind, at: float) -> Fault:
+        amount = self._rng.choice((0.02, 0.1, 0.3))
+        return Fault(at, kind, self._where(kind, at), self._lasts(0.2, 1.0), amount)
+
+    def _sync_error(self, kind: Kind, at: float) -> Fault:
+        return Fault(at, kind, self._where(kind, at), amount=self._rng.choice((0.1, 0.9)))
+
+    def _hand_over(self, kind: Kind, at: float) -> Fault:
+        return Fault(at, kind, LEADER)
+
+    def _wish(self, kind: Kind, at: float) -> Fault:
+        """Draw a change: one comes, one goes, one takes another's place, or everything is new."""
+        settings, rng = self._settings, self._rng
+        pool = [*settings.voters, *settings.spares]
+        size = min(len(pool), max(1, len(settings.voters) + rng.choice((-1, 0, 0, 1))))
+        return Fault(at, kind, names=tuple(sorted(rng.sample(pool, size))))
+
+    def _compact(self, kind: Kind, at: float) -> Fault:
+        call = self._rng.randrange(1, 20) if self._rng.random() < 0.3 else 0
+        drops = float(self._rng.random() < 0.7)
+        return Fault(at, kind, self._where(kind, at), amount=drops, at_call=call)
+
+    def _burst(self, kind: Kind, at: float) -> Fault:
+        return Fault(at, kind, "", self._lasts(0.3, 1.0), 3.0)

@@ -66,9 +66,10 @@ def test_many_walks(names: str, config: PaxosConfig) -> None:
         walk(seed, voters, spare, config, steps=4000)
 
 
-def test_a_walk_gets_somewhere() -> None:
+def test_walks_get_somewhere() -> None:
     """A walk without writes proves nothing."""
-    assert walk(1, "abc", "", PaxosConfig()).acknowledged > 50
+    walks = [walk(seed, "abc", "", PaxosConfig()) for seed in range(10)]
+    assert sum(each.acknowledged for each in walks) > 500
 
 
 class AnyOrder(RuleBasedStateMachine):

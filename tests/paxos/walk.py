@@ -42,7 +42,7 @@ class Walk:
             (self.deliver, 200 * self._mood()),
             (self.deliver_first, 400),
             (self.deliver_to_one, 100 * self._mood()),
-            (self.pass_time, 80 * self._mood()),
+            (self.pass_time, 80),
             (self.sync, 150),
             (self.propose, 60),
             (self.read, 10),

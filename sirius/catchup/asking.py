@@ -8,8 +8,6 @@ shunned, and another one asked at once; when nobody is left the round is over, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sirius.catchup.context import Context
 from sirius.catchup.effects import AbandonResync, BeginResync
 from sirius.catchup.messages import Pull, PullSegments, Standing
@@ -26,7 +24,7 @@ from sirius.types import Seq
 
 
 class Asking:
-    """The state of a puller. `lowest` says how far the slowest of those is who follow this node."""
+    """The state of a puller."""
 
     def __init__(
         self,
@@ -34,7 +32,6 @@ class Asking:
         sources: Sources,
         region: Region,
         tail: Tail,
-        lowest: Callable[[], Seq | None],
     ) -> None:
         self.context, self.region = context, region
         self.main = tail
@@ -49,7 +46,6 @@ class Asking:
         self.upstream = Upstream(context)
         self.floors = Floors(context)
         self._sources = sources
-        self._lowest = lowest
         self._attempts = 0
         self._ranges_until = 0
         self._moved_at = context.now
@@ -68,12 +64,6 @@ class Asking:
         """Whether nothing has come for long although there is more."""
         waited = self.context.now - self._moved_at
         return self.is_behind and waited >= self.context.config.region_patience_s
-
-    @property
-    def held(self) -> Seq:
-        """The position behind which somebody, here or further down, still needs deletes."""
-        lowest = self._lowest()
-        return self.tail.position if lowest is None else min(lowest, self.tail.position)
 
     @property
     def pinned(self) -> Source | None:
@@ -107,10 +97,11 @@ class Asking:
 
     def begin_if_due(self) -> None:
         """Begin a round, unless a stream brings everything."""
-        is_needed = self.stream is None or self.is_behind
+        is_needed = self.stream is None or self.is_behind or self.region.is_probe_due
         if not is_needed or not self.rounds.is_due or self.waits_for_driver:
             return
-        source = self.pinned or (self.stream.source if self.stream else None)
+        source = self.pinned or self.region.probe()
+        source = source or (self.stream.source if self.stream else None)
         if source is not None:
             self.ask(source)
         elif not self._ask_fresh():
@@ -140,14 +131,14 @@ class Asking:
     def _question(self, source: Source) -> Question:
         tail, config, request = self.tail, self.context.config, self.rounds.next_request()
         if self.transfer is not None:
-            return self.transfer.question(request, config.file_bytes_max, self.held)
+            return self.transfer.question(request, config.file_bytes_max, tail.position)
         first, era = Seq(tail.position + 1), tail.era_of(source.node)
         last = tail.position + self.window.slots
         if 0 < config.segment_slots < self.known - tail.position:
             if tail.position >= self._ranges_until:
-                return PullSegments(request, first, self.held, era)
+                return PullSegments(request, first, era)
             last = min(last, self._ranges_until)
-        return Pull(request, first, Seq(last), self.window.bytes, self.held, era)
+        return Pull(request, first, Seq(last), self.window.bytes, era)
 
     def use_ranges(self, until: int | None = None) -> None:
         """Ask for no segments before this is reached, or before one range has come."""
@@ -178,6 +169,7 @@ class Asking:
         self._attempts = 0
         self.drop_transfer()
         if self.resync:
+            self.floors.failed(self.resync.source)
             self.resync = None
             self.rounds.forget()
             self._ranges_until = 0

@@ -85,7 +85,8 @@ class CatchupConfig:
     """How long nothing may come although there is more, before a node looks elsewhere."""
     region_nodes_max: int = 1024
     resync_patience_s: float = 10.0
-    """How long a node that is below the tombstone floor of one source waits for another that has the deletes."""
+    """How long a node that is below the tombstone floor of one source waits for another that has the deletes, and for
+    how long it does not try again to take the whole log from a source with which that has failed."""
 
     def __post_init__(self) -> None:
         for low, high in _PAIRS:

@@ -111,7 +111,7 @@ class Feeder:
     # ------------------------------------------------------------------ questions
 
     def pull(self, sender: Member, message: Pull) -> None:
-        self.followers.register(sender, message.position)
+        self.followers.register(sender, Seq(message.first - 1))
         config, first = self._context.config, message.first
         last = min(message.last, first + config.range_slots_max - 1, self.tip)
         bytes_max = min(message.bytes_max, config.range_bytes_max)
@@ -125,7 +125,7 @@ class Feeder:
             self._read(sender, message, ReadRange(self._reads, first, Seq(last), bytes_max))
 
     def pull_segments(self, sender: Member, message: PullSegments) -> None:
-        self.followers.register(sender, message.position)
+        self.followers.register(sender, Seq(message.first - 1))
         if not self._fits(message, self.edition):
             self._context.send(sender, Resync(message.request, self.standing()))
         else:
@@ -139,7 +139,7 @@ class Feeder:
         self._read(sender, message, effect)
 
     def subscribe(self, sender: Member, message: Subscribe) -> None:
-        self.followers.register(sender, message.position)
+        self.followers.register(sender, message.after)
         self.subscribers.subscribe(sender, message)
 
     def _fits(self, question: Pull | PullSegments, edition: Edition) -> bool:

@@ -1,7 +1,8 @@
 """How far those are who follow this node, so that compaction keeps the deletes that they still need.
 
-Whoever pulls or subscribes is a follower, and says up to where it, and everybody who follows it in turn, has got. A
-follower that is silent for long is forgotten: should it come back below the floor it has to resync.
+Whoever pulls or subscribes is a follower, and says by that how far it is; who takes the whole log anew begins at 0. A
+follower that is silent for long is forgotten: should it come back below the floor it has to resync. Nobody speaks for
+those who follow it in turn: nodes that ask each other now and then would keep each other's oldest positions alive.
 """
 
 from __future__ import annotations

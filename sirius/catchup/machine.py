@@ -60,7 +60,7 @@ class Catchup:
         self._sources = Sources(context)
         self._region = Region(context, region, self._sources)
         self._feeder = Feeder(context, log, self._whole, self._path)
-        asking = Asking(context, self._sources, self._region, Tail(log), self._lowest)
+        asking = Asking(context, self._sources, self._region, Tail(log))
         self._asking, self._puller = asking, Puller(asking)
         puller, feeder = self._puller, self._feeder
         self._handlers: dict[type[Message], Callable[[Member, Any], None]] = {
@@ -222,8 +222,9 @@ class Catchup:
 
     def _effects(self) -> Effects:
         out, self._context.out = self._context.out, Effects()
-        if out.floor:
-            self._feeder.raise_floor(out.floor)
+        if out.floor <= self._feeder.edition.floor:
+            out.floor = Seq(0)
+        self._feeder.raise_floor(out.floor)
         return out
 
     def _here(self, sender: Member, message: Here) -> None:
@@ -235,6 +236,3 @@ class Catchup:
 
     def _path(self) -> Path:
         return self._puller.path
-
-    def _lowest(self) -> Seq | None:
-        return self._feeder.followers.lowest

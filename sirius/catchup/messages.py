@@ -41,8 +41,6 @@ class Pull(NamedTuple):
     first: Seq
     last: Seq
     bytes_max: int
-    position: Seq
-    """Keep the deletes behind this: I, or somebody who follows me, has got no further."""
     era: int | None = None
     """All that I have came from you, and from this era of your log."""
 
@@ -87,7 +85,6 @@ class PullSegments(NamedTuple):
 
     request: int
     first: Seq
-    position: Seq
     era: int | None = None
 
 
@@ -117,6 +114,7 @@ class PullFile(NamedTuple):
     offset: int
     bytes_max: int
     position: Seq
+    """How far I am; the other questions say it by their `first` or `after`."""
 
 
 class FilePart(NamedTuple):
@@ -135,8 +133,6 @@ class Subscribe(NamedTuple):
     after: Seq
     slots: int
     bytes: int
-    position: Seq
-    """As in Pull."""
 
 
 class Push(NamedTuple):

@@ -70,7 +70,7 @@ class Puller:
         elif self._context.is_voter or stream.source not in asking.allowed:
             asking.stream = None
         else:
-            stream.renew_if_due(asking.main.position, asking.held)
+            stream.renew_if_due(asking.main.position)
 
     def advanced(self, last: Seq) -> None:
         """The log goes up to here, by whatever came."""
@@ -175,7 +175,7 @@ class Puller:
         if asking.is_behind:
             self._rounds.hurry(0)
             asking.begin_if_due()
-        stream.renew_if_due(asking.main.position, asking.held)
+        stream.renew_if_due(asking.main.position)
 
     def _continues(self, values: Sequence[Value]) -> bool:
         position = self._asking.main.position
@@ -245,7 +245,7 @@ class Puller:
             return
         if asking.stream is None or asking.stream.source != source:
             asking.stream = Stream(self._context, source)
-        asking.stream.renew(asking.main.position, asking.held)
+        asking.stream.renew(asking.main.position)
 
     # ------------------------------------------------------------------ the driver's word
 

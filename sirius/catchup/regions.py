@@ -4,9 +4,9 @@ Nodes of a region tell each other that they are there (`Here`). The one with the
 lately pulls from other regions. There is no agreement, and none is needed: two of them for a while cost bandwidth and
 nothing else. In a region with a primary everybody pulls inside.
 
-**A puller without a way out** says so (`able`), and the next one takes over. It keeps trying, inside and outside, and
-is able again with the first answer from outside. **A node for which nothing comes** from inside, although there is
-more, looks outside by itself: elections by signs of life cannot see everything.
+**A puller without a way out** says so (`able`), and the next one takes over. From then on it takes from wherever it
+can, tries a source outside now and then, and is able again with the first answer. **A node for which nothing comes**
+from inside, although there is more, looks outside by itself: elections by signs of life cannot see everything.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Region:
         self._neighbours: dict[NodeId, _Neighbour] = {}
         self._here_due = context.now
         self._outside_at = context.now
+        self._probe_due = context.now
         self._able = True
 
     def tick(self, position: Seq) -> None:
@@ -71,14 +72,30 @@ class Region:
         able = [node for node, each in self._neighbours.items() if each.able]
         return self._able and all(self._context.me.node < node for node in able)
 
+    @property
+    def is_probe_due(self) -> bool:
+        """Whether a node that had no way out should see whether it has one now."""
+        return not self._able and self._context.now >= self._probe_due
+
+    def probe(self) -> Source | None:
+        """Return a source outside if it is time to try one, whoever else feeds this node."""
+        if not self.is_probe_due:
+            return None
+        self._probe_due = self._context.now + self._context.config.region_patience_s
+        return self._sources.choose(self._outside)
+
     def allowed(self, *, is_stuck: bool) -> list[Source]:
         """Return the sources that this node should use now."""
         everybody, inside = list(self._sources.all), self._inside
         if not self.name or not inside or self._context.is_voter or is_stuck:
             return everybody
         if self.pulls_outside and not any(source.primary for source in inside):
-            return [source for source in everybody if source.region != self.name] or inside
+            return self._outside or inside
         return inside if self._able else everybody
+
+    @property
+    def _outside(self) -> list[Source]:
+        return [source for source in self._sources.all if source.region != self.name]
 
     @property
     def _inside(self) -> list[Source]:

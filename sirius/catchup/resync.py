@@ -56,6 +56,7 @@ class Floors:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._said: dict[NodeId, Standing] = {}
+        self._failed: dict[NodeId, float] = {}
         self._since = context.now
 
     def note(self, source: Source, standing: Standing) -> None:
@@ -64,8 +65,12 @@ class Floors:
         self._said[source.node] = standing
 
     def clear(self) -> None:
-        """One of them was of use after all."""
+        """One of them was of use after all, or will be."""
         self._said.clear()
+
+    def failed(self, source: Source) -> None:
+        """A resync from this one came to nothing. Begin none there for a while: it costs a whole log each time."""
+        self._failed[source.node] = self._context.now
 
     @property
     def is_patience_over(self) -> bool:
@@ -75,10 +80,14 @@ class Floors:
 
     def candidates(self, position: Seq, sources: Sequence[Source]) -> list[Source]:
         """Return those from whom a whole log may be taken."""
+        now, patience_s = self._context.now, self._context.config.resync_patience_s
+        recently = [node for node, at in self._failed.items() if now - at < patience_s]
         return [
             source
             for source in sources
-            if source.node in self._said and can_resync(position, self._said[source.node])
+            if source.node in self._said
+            and source.node not in recently
+            and can_resync(position, self._said[source.node])
         ]
 
     def standing_of(self, source: Source) -> Standing:

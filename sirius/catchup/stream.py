@@ -33,20 +33,20 @@ class Stream:
     def is_silent(self) -> bool:
         return self._context.now - self._heard_at >= self._context.config.stream_timeout_s
 
-    def renew(self, after: Seq, position: Seq) -> None:
+    def renew(self, after: Seq) -> None:
         config = self._context.config
         self._renewed_at = self._context.now
         self._after = after
         self._bytes = 0
         self._context.send(
             self.source.member,
-            Subscribe(after, config.push_slots_max, config.push_bytes_max, position),
+            Subscribe(after, config.push_slots_max, config.push_bytes_max),
         )
 
-    def renew_if_due(self, after: Seq, position: Seq) -> None:
+    def renew_if_due(self, after: Seq) -> None:
         """Renew now and then, and early when half of what was allowed has come."""
         config = self._context.config
         slots, size = (after - self._after) * 2, self._bytes * 2
         half_used = slots >= config.push_slots_max or size >= config.push_bytes_max
         if half_used or self._context.now - self._renewed_at >= config.keepalive_s:
-            self.renew(after, position)
+            self.renew(after)

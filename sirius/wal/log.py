@@ -40,6 +40,7 @@ from sirius.wal.repair.replacement import replace
 from sirius.wal.reserve import Reserve, naming_full
 from sirius.wal.segment_set import SegmentSet
 from sirius.wal.snapshot import Snapshot
+from sirius.wal.staging import Staging
 from sirius.wal.store import RESERVE, Store
 from sirius.wal.verify.verify import Report, verify
 
@@ -302,6 +303,21 @@ class Log:
                 segments.cut(*shorter)
             self._commits.rewind(seq)
             return gone
+
+    def stage(self) -> Staging:
+        """Begin a whole log that is to take the place of this one: see `sirius.wal.staging`."""
+        return Staging(self, self._renew)
+
+    def _renew(self, new: Sequence[SegmentInfo], tombstone_floor: int) -> None:
+        with self._compact_lock, self._settled():
+            if new[-1].last < self._segments.writer.last:
+                raise OutOfOrder(
+                    f"a log up to {new[-1].last} cannot take the place of one up to "
+                    f"{self._segments.writer.last}"
+                )
+            with self._changing() as segments:
+                segments.renew(new, tombstone_floor)
+            self._commits.rewind(new[-1].last)
 
     def retire(self, *, at_once: bool = False) -> int:
         """Remove what compaction replaced and nobody can need any more; return how many versions went."""

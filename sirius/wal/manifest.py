@@ -73,6 +73,8 @@ class Manifest:
     home: tuple[int, int] = (0, 0)
     next_segment: SegmentId = SegmentId(1)
     tombstone_floor: Seq = Seq(0)
+    era: int = 0
+    """The version in which deletes were dropped last. What was read in different eras may not fit together."""
     segments: tuple[SegmentInfo, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -126,7 +128,31 @@ class Manifest:
             raise InvariantViolation(f"segments {list(old)} are not neighbours in {ids}")
         return self._next(
             segments=(*self.segments[:at], *new, *self.segments[at + len(old) :]),
-            tombstone_floor=Seq(max(self.tombstone_floor, tombstone_floor)),
+            **self._dropping(tombstone_floor),
+        )
+
+    def _dropping(self, tombstone_floor: int) -> dict[str, int]:
+        """Return what changes when deletes up to `tombstone_floor` go; 0: none go."""
+        if not tombstone_floor:
+            return {}
+        return {
+            "tombstone_floor": max(self.tombstone_floor, tombstone_floor),
+            "era": self.version + 1,
+        }
+
+    def renewed(self, new: Sequence[SegmentInfo], tombstone_floor: int) -> Manifest:
+        """All segments give way to others, which go at least as far; a new, empty one follows them."""
+        if new[-1].last < self.active.first - 1:
+            raise InvariantViolation(
+                f"manifest {self.version}: a log up to {new[-1].last} cannot take the place of one "
+                f"that goes on from {self.active.first}"
+            )
+        fresh = SegmentInfo(self.next_segment, Seq(new[-1].last + 1))
+        return self._next(
+            segments=(*new, fresh),
+            next_segment=SegmentId(self.next_segment + 1),
+            tombstone_floor=Seq(tombstone_floor),
+            era=self.version + 1,
         )
 
     def reserve(self, count: int = 1) -> tuple[Manifest, SegmentId]:
@@ -153,7 +179,7 @@ class Manifest:
 
     def raised(self, tombstone_floor: int) -> Manifest:
         """Deletes up to `tombstone_floor` may be missing."""
-        return self._next(tombstone_floor=Seq(max(self.tombstone_floor, tombstone_floor)))
+        return self._next(**self._dropping(tombstone_floor))
 
     def at_home(self, home: tuple[int, int], uid: int) -> Manifest:
         """This folder is a copy: it gets an identity of its own."""

@@ -144,6 +144,19 @@ class SegmentSet:
         after = self.manifest.rotate(finished)
         self._adopt_with(after, self._new_writer(after))
 
+    def renew(self, new: Sequence[SegmentInfo], tombstone_floor: int) -> None:
+        """Put finished segments, built under their temporary names, in the place of all."""
+        # Ids that were given out come into force first: after a crash the segments are rubbish, and no lost manifest.
+        self.adopt(self.manifest.tagged())
+        before, longer = self.manifest, self.writer
+        after = before.renewed(new, tombstone_floor)
+        for info in new:
+            self._store.publish_segment(info.id)
+        self._adopt_with(after, self._new_writer(after))
+        longer.abandon()
+        for info in before.segments:
+            self._cache.forget(info.id)
+
     def prepare_cut(self, seq: int, snapshot: Snapshot) -> tuple[Manifest, SegmentWriter]:
         """Write what a log that ends with `seq` needs; `cut` makes it so. See `sirius.wal.truncate`."""
         after = shortened(self.manifest, seq)

@@ -82,9 +82,9 @@ def test_a_manifest_of_another_version_is_refused() -> None:
 def test_the_bytes_of_a_manifest_never_change() -> None:
     example = replace(manifest((1, 9)), tags={"a": "ü"})
     assert example.encode() == (
-        b"sirius-manifest 1 crc32c=9d54af49 bytes=379\n"
+        b"sirius-manifest 1 crc32c=11861910 bytes=389\n"
         b'{"format": 1, "uid": 7, "version": 1, "home": [0, 0], "next_segment": 3, '
-        b'"tombstone_floor": 0, "segments": [{"id": 1, "first": 1, "last": 9, "state": "sealed", '
+        b'"tombstone_floor": 0, "era": 0, "segments": [{"id": 1, "first": 1, "last": 9, "state": "sealed", '
         b'"bytes": 0, "blocks": 0, "records": 0, "index_crc": 0, "reason": ""}, {"id": 2, '
         b'"first": 10, "last": 0, "state": "active", "bytes": 0, "blocks": 0, "records": 0, '
         b'"index_crc": 0, "reason": ""}], "tags": {"a": "\\u00fc"}}\n'

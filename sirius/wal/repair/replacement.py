@@ -96,7 +96,7 @@ class _Delivery:
 
 def build(site: Site, blocks: Iterable[Block]) -> list[SegmentInfo]:
     """Write blocks into new segments under temporary names. If that fails nothing is left of them."""
-    draft = _Draft(site)
+    draft = Draft(site)
     try:
         for block in blocks:
             draft.add(block)
@@ -106,7 +106,7 @@ def build(site: Site, blocks: Iterable[Block]) -> list[SegmentInfo]:
         raise
 
 
-class _Draft:
+class Draft:
     """Segments in the making, as many as the blocks need."""
 
     def __init__(self, site: Site) -> None:

@@ -28,12 +28,15 @@ class Histogram:
     def add(self, values: npt.NDArray[Any]) -> None:
         """Count more values."""
         if len(values):
-            fresh, counts = _count(values)
-            together = np.concatenate((self.values, fresh))
-            self.values, places = np.unique(together, return_inverse=True)
-            weights = np.concatenate((self.counts, counts))
-            self.counts = np.zeros(len(self.values), np.int64)
-            np.add.at(self.counts, places, weights)
+            self._add(*_count(values))
+
+    def _add(self, fresh: Ints, counts: Ints) -> None:
+        if not bool(np.isin(fresh, self.values).all()):
+            merged = np.union1d(self.values, fresh)
+            grown = np.zeros(len(merged), np.int64)
+            grown[np.searchsorted(merged, self.values)] = self.counts
+            self.values, self.counts = merged, grown
+        self.counts[np.searchsorted(self.values, fresh)] += counts
 
     def percentile(self, percent: int) -> int:
         """Return the smallest value that so many percent of all values do not exceed."""
@@ -55,13 +58,21 @@ class Histogram:
 
 def _count(values: npt.NDArray[Any]) -> tuple[Ints, Ints]:
     """Count values; where they lie close together no sort is needed."""
-    low = int(values.min())
-    if int(values.max()) - low >= _SPREAD_MAX:
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.array([low]), np.array([len(values)])
+    if high - low >= _SPREAD_MAX:
         found, counts = np.unique(values, return_counts=True)
         return found.astype(np.int64), counts
     counts = np.bincount((values - low).astype(np.int64))
     found = np.flatnonzero(counts)
     return found + low, counts[found]
+
+
+def _hours(ts: Ints) -> Ints:
+    """Return the hour of each time. A division takes long, and records that stand together are mostly of one hour."""
+    first, last = int(ts.min()) // _HOUR_US, int(ts.max()) // _HOUR_US
+    return np.full(len(ts), first) if first == last else ts // _HOUR_US
 
 
 class Tally:
@@ -90,7 +101,7 @@ class Tally:
         self.bytes += np.bincount(op, sizes, 256).astype(np.int64)
         self.key_bytes.add(key_len[op <= Op.DELETE])
         self.body_bytes.add(body_len[op == Op.PUT])
-        self.hours.add(ts // _HOUR_US)
+        self.hours.add(_hours(ts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,9 @@ class Leading:
         """Tell the decided point: with the next Accept if there is one, in a message of its own otherwise."""
         state = self._state
         self.propose()
-        if not leader.pipeline:
+        if not leader.pipeline and leader.successor is not None:
+            self._beat(leader)  # the answer says whether the successor knows everything
+        elif not leader.pipeline:
             state.tell_others(Decided(leader.ballot, state.replica.decided))
         self._answer_reads(leader)
 

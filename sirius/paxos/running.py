@@ -79,13 +79,17 @@ class Running:
         self._prepare(state.scout)
 
     def _prepare(self, scout: Scout) -> None:
-        """Ask everybody who has not promised yet, oneself by the same way as the others."""
+        """Ask everybody who has not promised yet, once the ballot is on disk.
+
+        Oneself at once: the ballot and the promise go to the disk together, and the promise waits for both.
+        """
         state = self._state
         message = Prepare(scout.ballot, state.replica.decided, scout.handed_over)
         asked = {member for each in self._missing(scout) for member in each.voters}
         for member in sorted(asked):
             if member.node not in scout.promises:
-                state.send(member, message)
+                send = state.send_now if member == state.me else state.send
+                send(member, message)
 
     def _missing(self, scout: Scout) -> list[Configuration]:
         state = self._state

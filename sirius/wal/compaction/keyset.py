@@ -157,10 +157,11 @@ def _find_in(run: Hashes, hashes: Hashes) -> Mask:
 
 
 def _merge(a: Hashes, b: Hashes) -> Hashes:
+    """Merge sorted runs. This is where a pass needs most memory, so no array lives longer than it must."""
     high = np.concatenate((a.high, b.high))
     order = np.argsort(high, kind="stable")
-    low = np.concatenate((a.low, b.low))
-    return Hashes(high[order], low[order])
+    high = high[order]
+    return Hashes(high, np.concatenate((a.low, b.low))[order])
 
 
 class Newest(NamedTuple):

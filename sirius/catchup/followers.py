@@ -19,9 +19,6 @@ class Followers:
         self._context = context
         self._told: dict[NodeId, tuple[Seq, float]] = {}
 
-    def __len__(self) -> int:
-        return len(self._told)
-
     def register(self, follower: Member, position: Seq) -> None:
         """Note a position. If there are too many followers, the one that was silent the longest is forgotten."""
         self._told.pop(follower.node, None)

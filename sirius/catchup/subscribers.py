@@ -53,9 +53,6 @@ class Subscribers:
         self._standing = standing
         self._all: dict[NodeId, _Subscriber] = {}
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def subscribe(self, sender: Member, message: Subscribe) -> None:
         """Take or renew a subscription. Who cannot have one learns the tip, and pulls."""
         standing, config, now = self._standing(), self._context.config, self._context.now

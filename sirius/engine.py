@@ -16,11 +16,19 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, get_args
 
+from sirius.catchup.config import CatchupConfig
+from sirius.catchup.effects import Effects as CatchupEffects
+from sirius.catchup.effects import FinishResync, Read, ResyncStep, Stage
+from sirius.catchup.machine import Catchup
+from sirius.catchup.messages import Message as CatchupMessage
+from sirius.catchup.ranges import Start
+from sirius.catchup.sources import Source
 from sirius.codec import BlockCodec, from_json, to_json
-from sirius.errors import LogError
+from sirius.errors import LogError, OutOfOrder
+from sirius.feeding import Fed, Found, Listed, Unreadable, edition_of
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import (
     Answer,
@@ -38,12 +46,16 @@ from sirius.paxos.messages import Envelope, Message
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.state import FOUNDED, JOINED, Recovered
 from sirius.paxos.values import SLOT_MAX, PValue
-from sirius.types import NodeId
+from sirius.types import NodeId, Seq
 from sirius.wal import Block, Log
 from sirius.wal.journal import Journal
 from sirius.wal.record import Update
+from sirius.wal.staging import Staging
 
 _NODE: Final = b"node"
+
+
+_CATCHUP: Final = get_args(CatchupMessage)
 
 
 class Port(Protocol):
@@ -61,6 +73,14 @@ class Port(Protocol):
         """Hand a decided block to whoever applies it: in order, each once in this life of the process."""
         ...
 
+    def read(self, read: Read) -> None:
+        """Have a read done (`sirius.feeding.feed`), now or later, and give the outcome to `Engine.fed`."""
+        ...
+
+    def replaced(self, last: Seq) -> None:
+        """The log was taken anew from somebody else and goes up to `last`: whoever applies it begins again."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -73,6 +93,15 @@ class World:
     """The time of day, for people to read in the log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the machines are set."""
+
+    paxos: PaxosConfig = field(default_factory=PaxosConfig)
+    catchup: CatchupConfig = field(default_factory=CatchupConfig)
+    region: str = ""
+
+
 class Engine:
     """The machines of one node, and its disk."""
 
@@ -82,7 +111,7 @@ class Engine:
         log: Log,
         journal: Journal,
         port: Port,
-        config: PaxosConfig,
+        settings: Settings,
         world: World,
     ) -> None:
         self.log = log
@@ -95,19 +124,40 @@ class Engine:
         self._journal_ticket = 0
         self._failed = False
         me = Member(identity(journal, world.rng), name)
-        codec = BlockCodec(world.now_us, log.config.limits)
-        disk = recover(log, journal, codec, config)
-        self.machine = Machine(me, config, codec, world.rng, world.now, disk)
+        self._codec = BlockCodec(world.now_us, log.config.limits)
+        disk = recover(log, journal, self._codec, settings.paxos)
+        self.machine = Machine(me, settings.paxos, self._codec, world.rng, world.now, disk)
+        start = Start(disk.decided, edition_of(log.manifest))
+        catchup = settings.catchup
+        self.catchup = Catchup(me, catchup, world.rng, world.now, start, settings.region)
+        self._acquaintances: list[Member] = []
+        self._staging: Staging | None = None
+        self._staged: Configuration | None = None
 
     # ------------------------------------------------------------------ what goes in
 
     def receive(self, envelope: Envelope) -> None:
         """Take a message from another node."""
-        self._do(self.machine.step(envelope))
+        if not isinstance(envelope.message, _CATCHUP):
+            self._do(self.machine.step(envelope))
+        elif self.machine.admits(envelope) or not envelope.cluster:
+            # Who belongs to no cluster yet may ask, and is told which one this is.
+            self._pull(self.catchup.step(envelope.sender, envelope.message))
 
     def tick(self, now: float) -> None:
         """Let time pass."""
         self._do(self.machine.tick(now))
+        self._introduce()
+        self._pull(self.catchup.set_voter(self.machine.is_voter))
+        self._pull(self.catchup.heard(self.machine.known))
+        self._pull(self.catchup.tick(now))
+
+    def _introduce(self) -> None:
+        """Tell catch-up whom it may ask."""
+        if (known := self.machine.acquaintances) != self._acquaintances:
+            self._acquaintances = known
+            sources = [Source(member, primary=True) for member in known]
+            self._pull(self.catchup.set_sources(sources))
 
     def propose(self, token: int, updates: Sequence[Update], size: int) -> None:
         """Have updates decided; `Port.answer` tells what became of them."""
@@ -117,9 +167,19 @@ class Engine:
         """Ask from where on a read is up to date; `Port.answer` tells."""
         self._do(self.machine.read(token))
 
-    def learn(self, blocks: Sequence[Block]) -> None:
-        """Take decided blocks that catch-up brought."""
-        self._do(self.machine.learn(blocks))
+    def fed(self, outcome: Fed) -> None:
+        """Take the outcome of a read that was asked for."""
+        match outcome:
+            case Found(read, blocks, edition):
+                self._pull(self.catchup.found(read, blocks, edition))
+            case Listed(read, offers, edition):
+                self._pull(self.catchup.listed(read, offers, edition))
+            case Unreadable(read, reason):
+                self._pull(self.catchup.unreadable(read, reason))
+
+    def compacted(self) -> None:
+        """A compaction pass has changed the log. Call it before reads that were done meanwhile are answered."""
+        self._pull(self.catchup.compacted(edition_of(self.log.manifest)))
 
     def wish(self, names: Sequence[str] | None) -> None:
         """Say which names should vote."""
@@ -223,6 +283,58 @@ class Engine:
                 self._fail(error)
                 return
             self._port.decided(block)
+            self._pull(self.catchup.advanced([block]))
+
+    # ------------------------------------------------------------------ effects of catch-up
+
+    def _pull(self, effects: CatchupEffects) -> None:
+        try:
+            if effects.floor:
+                self.log.raise_tombstone_floor(effects.floor)
+            for step in effects.resync:
+                self._resync(step)
+        except LogError as error:
+            self._fail(error)
+            return
+        if effects.learned:
+            self._do(self.machine.learn(effects.learned))
+        for read in effects.read:
+            self._port.read(read)
+        for to, message in effects.send:
+            self._port.send(to, self.machine.envelope(to, message))
+
+    def _resync(self, step: ResyncStep) -> None:
+        if isinstance(step, Stage):
+            self._stage(step.values)
+        elif isinstance(step, FinishResync) and self._staging is not None:
+            self._take_over(self._staging, step)
+        else:
+            self._drop_staging()
+
+    def _stage(self, blocks: Iterable[Any]) -> None:
+        if self._staging is None:
+            self._staging, self._staged = self.log.stage(), None
+        for block in blocks:
+            self._staged = self._codec.content(block).configuration or self._staged
+            self._staging.append([block])
+
+    def _take_over(self, staging: Staging, step: FinishResync) -> None:
+        """Let the staged log be the log."""
+        try:
+            staging.finish(step.floor)
+        except OutOfOrder as error:
+            self._drop_staging()
+            self._pull(self.catchup.resync_failed(str(error)))
+            return
+        self._staging = None
+        self._port.replaced(step.last)
+        self._do(self.machine.resynced(step.last, self._staged))
+        self._pull(self.catchup.resynced(edition_of(self.log.manifest)))
+
+    def _drop_staging(self) -> None:
+        if self._staging is not None:
+            self._staging.discard()
+            self._staging = None
 
 
 def keep(journal: Journal, entry: Entry) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sirius.paxos.effects import KeepNote
 from sirius.paxos.genesis import Genesis
 from sirius.paxos.members import Configuration, Member
@@ -9,9 +11,12 @@ from sirius.paxos.messages import Found, Hello, Welcome
 from sirius.paxos.state import FOUNDED, State
 from sirius.types import NodeId
 
+_PATIENCE_S: Final = 2.0
+"""How often a node that knows its cluster greets: a follower does so for ever."""
+
 
 class Joining:
-    """Greets the others for as long as this node is wished for and no voter."""
+    """Greets those who are wished for, for as long as this node is no voter."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -20,12 +25,14 @@ class Joining:
 
     def tick(self) -> None:
         state = self._state
-        if state.is_voter or not state.wish or state.now - self._greeted_at < state.config.retry_s:
+        patience_s = state.config.retry_s if state.configuration is None else _PATIENCE_S
+        if state.is_voter or not state.wish or state.now - self._greeted_at < patience_s:
             return
         self._greeted_at = state.now
         self._try_to_found()
         for name in self._names():
-            state.send_now(Member(state.seen.get(name, NodeId(0)), name), Hello(state.is_fresh))
+            # Whichever life of the name is there now: that is what its answer tells.
+            state.send_now(Member(NodeId(0), name), Hello(state.is_fresh))
 
     def _names(self) -> list[str]:
         state = self._state

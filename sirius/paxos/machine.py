@@ -141,7 +141,21 @@ class Machine:
         accepted = state.acceptor.spans.bytes + self._voting.held_bytes
         return accepted + state.proposer.bytes + leader
 
-    def envelope(self, to: Member, message: Message) -> Envelope:
+    @property
+    def acquaintances(self) -> list[Member]:
+        """The voters, as the log names them and as they greeted, and the others that are wished for."""
+        state = self._state
+        known = [Member(node, name) for name, node in state.seen.items() if name in self._named]
+        voters = state.configuration.voters if state.configuration else ()
+        return sorted({*voters, *known} - {state.me})
+
+    @property
+    def _named(self) -> set[str]:
+        state = self._state
+        voters = state.configuration.voters if state.configuration else ()
+        return {*(state.wish or ()), *(member.name for member in voters)}
+
+    def envelope(self, to: Member, message: Any) -> Envelope:
         """Put a message into its envelope."""
         configuration = self._state.configuration
         number = configuration.number if configuration else 0
@@ -151,12 +165,13 @@ class Machine:
 
     def step(self, envelope: Envelope) -> Effects:
         """Take a message."""
-        if self._is_for_us(envelope):
+        if self.admits(envelope):
             self._handlers[type(envelope.message)](envelope.sender, envelope.message)
             self._pump()
         return self._effects()
 
-    def _is_for_us(self, envelope: Envelope) -> bool:
+    def admits(self, envelope: Envelope) -> bool:
+        """Say whether a message is for this life of the node and from its cluster."""
         state = self._state
         if envelope.to not in (0, state.me.node):
             return False
@@ -231,6 +246,15 @@ class Machine:
                     state.resign()
                 state.decide(value.cut(max(value.first, state.replica.decided + 1), value.last))
         self._running.try_to_lead()
+        self._pump()
+        return self._effects()
+
+    def resynced(self, decided: Seq, configuration: Configuration | None) -> Effects:
+        """The log was taken anew, whole, from somebody else: it ends at `decided`, and says who votes there."""
+        state = self._state
+        state.resign()
+        state.replica.jump(decided, configuration)
+        state.out.answers += state.proposer.lose(decided)
         self._pump()
         return self._effects()
 

@@ -3,7 +3,7 @@ sender, and the node id it is meant for: a message for an earlier life of a disk
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.values import PValue, Request, Value
@@ -163,10 +163,13 @@ Message = (
 
 
 class Envelope(NamedTuple):
-    """A message on the way. `to` is 0 if the sender does not know which life of the name it speaks to."""
+    """A message on the way. `to` is 0 if the sender does not know which life of the name it speaks to.
+
+    Other machines of a node send theirs in the same envelopes.
+    """
 
     cluster: int
     number: int
     sender: Member
     to: NodeId
-    message: Message
+    message: Any

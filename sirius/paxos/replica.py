@@ -41,6 +41,13 @@ class Replica:
         if decided > self.known:
             self.known = Seq(decided)
 
+    def jump(self, decided: Seq, configuration: Configuration | None) -> None:
+        """Know everything up to `decided`, without having seen it: whose requests are in there nobody can tell."""
+        self.decided = decided
+        self.hear(decided)
+        self.sessions.forget(decided)
+        self.configuration = configuration or self.configuration
+
     def decide(self, value: Value) -> Content:
         """Take the next decided value."""
         if value.first != self.decided + 1:

@@ -32,8 +32,7 @@ class Sessions:
     def learn(self, content: Content, last: Seq) -> None:
         """Take note of a decided value that ends at `last`."""
         if content.has_holes:
-            self._last.clear()
-            self.complete_from = last + 1
+            self.forget(last)
             return
         for run in content.runs:
             self._last.pop(run.session, None)
@@ -41,6 +40,11 @@ class Sessions:
         while len(self._last) > self._max:
             _, slot = self._last.pop(next(iter(self._last)))
             self.complete_from = max(self.complete_from, slot + 1)
+
+    def forget(self, last: Seq) -> None:
+        """Know nothing of what is in front of and at `last`."""
+        self._last.clear()
+        self.complete_from = last + 1
 
     def last_serial(self, session: int, opened: int) -> int | None:
         """Return the last serial of a session, 0 if it has none yet, or None if nobody can tell any more."""

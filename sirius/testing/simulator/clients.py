@@ -21,7 +21,7 @@ REQUEST_BYTES_MAX: Final = BATCH_MAX * (BODY_BYTES_MAX + 80)
 _STEP_S: Final = 0.06
 _WINDOW: Final = 5
 _DEBT_S: Final = 6.0
-_READ_SHARE: Final = 0.15
+_READ_SHARE: Final = 0.4
 _PATIENCE_S: Final = 1.2
 
 
@@ -99,7 +99,7 @@ class Clients:
         while client.debt >= 1 and client.under_way < _WINDOW * times:
             self._write(client)
         if self._rng.random() < _READ_SHARE:
-            self._read(client)
+            self._read()
         self._cluster.loop.after(_STEP_S * self._rng.uniform(0.8, 1.2), partial(self._step, client))
 
     def _lose_patience(self) -> None:
@@ -137,9 +137,12 @@ class Clients:
         body = f"{client.name} {self._bodies} ".encode()
         return Update(Op.PUT, key, body.ljust(rng.randrange(12, BODY_BYTES_MAX), b"."))
 
-    def _read(self, client: Client) -> None:
-        node = self._cluster.nodes[client.node]
-        if node.is_up:
+    def _read(self) -> None:
+        """Read somewhere: best where somebody leads without knowing that another does."""
+        nodes = [node for node in self._cluster.nodes.values() if node.is_up]
+        leaders = [node for node in nodes if node.is_leader]
+        if nodes:
+            node = self._rng.choice(leaders if len(leaders) > 1 else nodes)
             self._token += 1
             token = self._token
             self._reads[token] = Read(node.name, self._cluster.checkers.acknowledged_to)

@@ -44,9 +44,14 @@ class Cluster:
             node.start()
         self.clients.start()
 
-    def _deliver(self, source: str, target: str, item: Any) -> None:
+    def _deliver(self, _source: str, target: str, item: Any) -> None:
         if target in self.nodes:
-            self.nodes[target].receive(source, item)
+            self.nodes[target].receive(item)
+
+    @property
+    def wish(self) -> tuple[str, ...] | None:
+        """The member file as a follower has it, which is not in it."""
+        return next((node.wish for node in self.nodes.values() if node.wish), None)
 
     # ------------------------------------------------------------------ what nodes tell
 
@@ -95,15 +100,6 @@ class Cluster:
             raise Violation(f"W: {node.name} finds damage where there is none: {error}")
         return True
 
-    def resync(self, node: SimNode) -> None:
-        """A node is below the tombstone floor of everybody: it takes the whole state, as a new one."""
-        if self.may_lose(node):
-            self.lose(node)
-            node.die("is too far behind, and begins anew")
-            node.disk.lose()
-            node.durable = 0
-            self.loop.after(0.05, node.start)
-
     # ------------------------------------------------------------------ who is there
 
     @property
@@ -115,11 +111,6 @@ class Cluster:
             if node.engine is not None and node.is_leader
         ]
         return max(leaders, key=lambda each: each[0])[1] if leaders else None
-
-    def somebody_but(self, node: SimNode) -> str | None:
-        """Draw another node to ask."""
-        others = [name for name in self.nodes if name != node.name]
-        return node.rng.choice(others) if others else None
 
     def durable(self, node: SimNode) -> int:
         """Return how far a node's log on disk goes."""

@@ -14,6 +14,9 @@ from sirius.testing.simulator.node import SimNode
 from sirius.types import Seq
 from sirius.wal import CompactionPolicy
 
+_TRIES: Final = 4
+_TRY_AGAIN_S: Final = 0.37
+"""A fault that is not possible now (that would take more disks than the promise covers) comes later."""
 _LATEST_S: Final = 0.3
 """A crash that waits for a call to the disk comes after this time anyway."""
 
@@ -60,19 +63,21 @@ class Injector:
 
     def plan(self, schedule: list[Fault]) -> None:
         for fault in schedule:
-            self._loop.at(fault.at, partial(self._inject, fault))
+            self._loop.at(fault.at, partial(self._inject, fault, _TRIES))
 
-    def _inject(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault, tries: int) -> None:
         node = self._find(fault.where)
-        if node is None:
+        if node is None or self._is_over:
             return
         # Its own randomness, so that leaving out one fault does not change the others.
         self._rng = random.Random(f"{self._cluster.settings.seed}/{fault}")
         self._cluster.note("!", str(fault)[8:] + self._who(fault, node))
         if self._apply[fault.kind](fault, node):
             self.happened[fault.kind] += 1
-        else:
-            self._cluster.note("!", f"{fault.kind} is not possible now")
+            return
+        self._cluster.note("!", f"{fault.kind} is not possible now")
+        if tries > 1:
+            self._later(_TRY_AGAIN_S, partial(self._inject, fault, tries - 1))
 
     @staticmethod
     def _who(fault: Fault, node: SimNode) -> str:
@@ -270,7 +275,7 @@ class Injector:
     def _compact(self, fault: Fault, node: SimNode) -> bool:
         if not node.is_up or node.pauses:
             return False
-        upto = self._cluster.slowest if fault.amount else 0
+        upto = self._droppable(node) if fault.amount else 0
         truth = self._cluster.checkers.truth
         truth.deletes_dropped_upto = max(truth.deletes_dropped_upto, upto)
         if fault.at_call:
@@ -278,6 +283,12 @@ class Injector:
         node.compact(CompactionPolicy(dead_fraction_min=0.0, drop_deletes_upto=Seq(upto)))
         node.disk.fs.crash_at = None
         return True
+
+    def _droppable(self, node: SimNode) -> int:
+        """Up to where deletes may go: what everybody knows, or all there is. Then whoever is behind must resync."""
+        if self._rng.random() < 0.5:
+            return self._cluster.slowest
+        return self._cluster.durable(node)
 
     # ------------------------------------------------------------------ orders
 

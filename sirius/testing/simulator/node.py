@@ -10,26 +10,27 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from sirius.catchup.effects import Read
 from sirius.engine import Engine, World
 from sirius.errors import LogError
+from sirius.feeding import feed
 from sirius.paxos.effects import Answer
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.testing._gate import SimulatedCrash
 from sirius.testing.simulator.clock import NodeClock
 from sirius.testing.simulator.disk import SimDisk
-from sirius.testing.simulator.fetcher import Ask, Fetcher, Range, answer
 from sirius.testing.simulator.settings import stream
 from sirius.testing.simulator.truth import Replay
+from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy
 
 if TYPE_CHECKING:
     from sirius.testing.simulator.cluster import Cluster
 
 _INBOX_MAX: Final = 2000
-_RESYNC_AFTER: Final = 6
 _TRY_AGAIN_S: Final = 0.3
 
 Call = Callable[[Engine], None]
@@ -61,7 +62,6 @@ class SimNode:
         self._inbox: deque[Call] = deque(maxlen=_INBOX_MAX)
         self._is_syncing = False
         self._led = False
-        self._fetcher = Fetcher(self.rng)
 
     # ------------------------------------------------------------------ lives
 
@@ -96,16 +96,13 @@ class SimNode:
         log, journal = self.disk.open(self._monotonic, self._now_us)
         world = World(self.rng, self._monotonic(), self._now_us)
         self.engine = engine = Engine(
-            self.name, log, journal, self, self._cluster.settings.paxos, world
+            self.name, log, journal, self, self._cluster.settings.machines, world
         )
         self._is_syncing = self._led = False
         self._inbox.clear()
-        self._fetcher = Fetcher(self.rng)
-        self.replay = Replay()
         self.node_id = engine.machine.me.node
         self._cluster.began(self)
-        for block in log.blocks():
-            self._cluster.checkers.decided(self.name, self.replay, block)
+        self._replay_log(engine)
         self._cluster.note(self.name, f"starts at {self.replay.position}")
         engine.wish(self._wished)
         self._settle()
@@ -184,15 +181,14 @@ class SimNode:
         for call in waiting:
             self.enter(call)
 
-    def receive(self, source: str, item: Any) -> None:
-        """Take whatever another node sent."""
-        match item:
-            case Ask():
-                self.enter(partial(self._answer, source, item))
-            case Range():
-                self.enter(partial(self._take, item))
-            case _:
-                self.enter(lambda engine: engine.receive(item))
+    def _replay_log(self, engine: Engine) -> None:
+        self.replay = Replay()
+        for block in engine.log.blocks():
+            self._cluster.checkers.decided(self.name, self.replay, block)
+
+    def receive(self, envelope: Envelope) -> None:
+        """Take what another node sent."""
+        self.enter(lambda engine: engine.receive(envelope))
 
     def _plan_tick(self) -> None:
         delay = self._cluster.settings.tick_s * self.rng.uniform(0.9, 1.1)
@@ -205,7 +201,6 @@ class SimNode:
         if not self.pauses:
             self._check_memory()
             self.enter(_tick_at(self._monotonic()))
-            self._fetch()
 
     def _check_memory(self) -> None:
         if self.engine is not None:
@@ -244,7 +239,7 @@ class SimNode:
 
     @property
     def _wished(self) -> tuple[str, ...] | None:
-        return () if self.passive else self.wish
+        return () if self.passive else self.wish or self._cluster.wish
 
     def read_member_file(self) -> None:
         """Take the wish as it is now."""
@@ -252,28 +247,6 @@ class SimNode:
 
     def compact(self, policy: CompactionPolicy) -> None:
         self.enter(partial(_compact, policy))
-
-    # ------------------------------------------------------------------ catching up
-
-    def _fetch(self) -> None:
-        engine = self.engine
-        if engine is not None and self._fetcher.wants(engine, self._loop.now):
-            target = self._cluster.somebody_but(self)
-            if target is not None:
-                self._cluster.network.send(
-                    self.name, target, self._fetcher.ask(engine, self._loop.now)
-                )
-
-    def _answer(self, source: str, message: Ask, engine: Engine) -> None:
-        found = answer(engine, message)
-        if found is not None:
-            self._cluster.network.send(self.name, source, found)
-
-    def _take(self, message: Range, engine: Engine) -> None:
-        if self._fetcher.take(engine, message):
-            self._fetch()
-        elif self._fetcher.refusals >= _RESYNC_AFTER:
-            self._cluster.resync(self)
 
     # ------------------------------------------------------------------ the engine's port
 
@@ -286,6 +259,19 @@ class SimNode:
     def decided(self, block: Block) -> None:
         self._cluster.decided(self, block)
 
+    def read(self, read: Read) -> None:
+        delay = self._cluster.settings.sync_s * self.rng.uniform(0.5, 2)
+        self._loop.after(delay, partial(self._feed, self.life, read))
+
+    def _feed(self, life: int, read: Read) -> None:
+        if life == self.life:
+            self.enter(lambda engine: engine.fed(feed(engine.log, read)))
+
+    def replaced(self, last: Seq) -> None:
+        self._cluster.note(self.name, f"takes a whole log up to {last}")
+        if self.engine is not None:
+            self._replay_log(self.engine)
+
 
 def _tick_at(now: float) -> Call:
     return lambda engine: engine.tick(now)
@@ -296,6 +282,7 @@ def _compact(policy: CompactionPolicy, engine: Engine) -> None:
         engine.log.rotate()
         engine.log.compact(policy)
         engine.log.retire()
+        engine.compacted()
     except (LogError, OSError):
         # A log that failed says so; one that had no room to compact in goes on.
         return

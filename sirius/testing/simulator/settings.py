@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sirius.catchup.config import CatchupConfig
+from sirius.engine import Settings as Machines
 from sirius.paxos.config import PaxosConfig
 from sirius.testing.simulator.faults import Kind
 from sirius.wal import LogConfig
@@ -53,7 +55,13 @@ class Settings:
     writes_per_s: float
     keys: int
     trim_bytes_min: int
+    catchup: CatchupConfig
     log: LogConfig = LOG_CONFIG
+
+    @property
+    def machines(self) -> Machines:
+        """The settings of each node's machines."""
+        return Machines(self.paxos, self.catchup)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,7 +100,7 @@ def draw_settings(seed: int) -> Settings:
         duration_s=round(duration_s, 1),
         liveness=bool(seed % 2),
         kinds=_draw_kinds(rng),
-        faults=rng.randrange(25, 31),
+        faults=rng.randrange(26, 32),
         paxos=_draw_paxos(rng),
         tick_s=rng.choice((0.02, 0.025, 0.03)),
         delay_s=rng.choice((0.0005, 0.001, 0.002, 0.004)),
@@ -101,6 +109,7 @@ def draw_settings(seed: int) -> Settings:
         writes_per_s=rng.choice((120.0, 150.0, 180.0)),
         keys=rng.choice((3, 8, 20, 60)),
         trim_bytes_min=rng.choice((2_000, 20_000, 8 << 20)),
+        catchup=_draw_catchup(rng),
     )
 
 
@@ -124,6 +133,28 @@ def _draw_paxos(rng: random.Random) -> PaxosConfig:
         lease=rng.random() < 0.3,
     )
     return _with_bounds(config, rng)
+
+
+def _draw_catchup(rng: random.Random) -> CatchupConfig:
+    return CatchupConfig(
+        interval_s=rng.choice((0.3, 0.6)),
+        gap_patience_s=rng.choice((0.02, 0.06)),
+        request_timeout_s=rng.choice((0.15, 0.3)),
+        retry_s=0.05,
+        backoff_s_max=0.5,
+        shun_s=0.5,
+        prefer=rng.choice(("random", "nearest")),
+        window_slots_min=rng.choice((16, 128)),
+        window_bytes_min=4096,
+        segment_slots=0,
+        cache_bytes_max=rng.choice((4096, 1 << 20)),
+        push_bytes_max=rng.choice((4096, 1 << 20)),
+        keepalive_s=0.2,
+        stream_timeout_s=0.7,
+        follower_timeout_s=rng.choice((1.0, 100.0)),
+        path_timeout_s=1.0,
+        resync_patience_s=rng.choice((0.1, 0.6)),
+    )
 
 
 def _with_bounds(config: PaxosConfig, rng: random.Random) -> PaxosConfig:

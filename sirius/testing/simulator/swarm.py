@@ -1,9 +1,14 @@
-"""Draws a schedule of faults from the settings of a run."""
+"""Draws a schedule of faults from the settings of a run.
+
+Faults come in storms, and between storms it is calm for a moment: a cluster that is never left alone writes nothing,
+and a run in which nothing is written proves nothing. What a storm has left behind shows in the calm.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from sirius.testing.simulator.faults import LEADER, Fault, Kind
@@ -40,6 +45,9 @@ class _Drawing:
         self._rng: random.Random = stream(settings.seed, "schedule")
         self._begins_at = self._rng.choice((0.0, 1.0, 1.0, 1.0))
         self._leader_free_at = 0.0
+        self._storm_s = self._rng.uniform(1.0, 1.5)
+        self._calm_s = self._rng.uniform(0.6, 0.9)
+        self._has_rolled = False
         self._at_disk = self._rng.random() < 0.7
         self._draw: dict[Kind, Callable[[Kind, float], Fault]] = {
             Kind.SPLIT: self._split,
@@ -63,15 +71,31 @@ class _Drawing:
         }
 
     def schedule(self) -> list[Fault]:
-        settings, rng = self._settings, self._rng
-        times = sorted(
-            round(rng.uniform(self._begins_at, settings.duration_s - 0.3), 3)
-            for _ in range(settings.faults)
-        )
-        return [self._one(at) for at in times]
+        times = sorted(self._time() for _ in range(self._settings.faults))
+        return [self._until_calm(self._one(at)) for at in times]
+
+    def _time(self) -> float:
+        """Draw a time in a storm."""
+        round_s = self._storm_s + self._calm_s
+        end = self._settings.duration_s - self._begins_at - 0.3
+        at = self._rng.uniform(0, end)
+        storm_at = at // round_s * round_s
+        within = min(self._storm_s, end - storm_at)
+        return round(self._begins_at + storm_at + (at - storm_at) % within, 3)
+
+    def _until_calm(self, fault: Fault) -> Fault:
+        """Have a fault end with its storm, more or less."""
+        if fault.kind == Kind.ROLLING_RESTART:
+            return fault
+        since = (fault.at - self._begins_at) % (self._storm_s + self._calm_s)
+        longest = max(0.1, self._storm_s - since + self._rng.uniform(0, 0.3))
+        return replace(fault, for_s=min(fault.for_s, round(longest, 2)))
 
     def _one(self, at: float) -> Fault:
         kind = self._rng.choice(self._settings.kinds)
+        if kind == Kind.ROLLING_RESTART:
+            kind = Kind.RESTART if self._has_rolled else kind
+            self._has_rolled = True
         return self._draw.get(kind, self._lasting)(kind, at)
 
     def _where(self, kind: Kind, at: float) -> str:

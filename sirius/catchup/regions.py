@@ -68,7 +68,9 @@ class Region:
 
     @property
     def pulls_outside(self) -> bool:
-        """Whether it is this node's turn."""
+        """Whether this node pulls from other regions for the others of its own."""
+        if self._context.is_voter or not self._is_split:
+            return False
         able = [node for node, each in self._neighbours.items() if each.able]
         return self._able and all(self._context.me.node < node for node in able)
 
@@ -89,9 +91,16 @@ class Region:
         everybody, inside = list(self._sources.all), self._inside
         if not self.name or not inside or self._context.is_voter or is_stuck:
             return everybody
-        if self.pulls_outside and not any(source.primary for source in inside):
-            return self._outside or inside
+        if self.pulls_outside:
+            return self._outside
         return inside if self._able else everybody
+
+    @property
+    def _is_split(self) -> bool:
+        """Whether what is new comes from other regions."""
+        inside = self._inside
+        has_primary = any(source.primary for source in inside)
+        return bool(self.name and inside and self._outside) and not has_primary
 
     @property
     def _outside(self) -> list[Source]:

@@ -38,8 +38,8 @@ def test_nothing_may_be_set_to_never() -> None:
     assert CatchupConfig(segment_slots=0, gap_patience_s=0.0).segment_slots == 0
 
 
-def west(node: int = 5) -> Catchup:
-    machine = Catchup(member(node), SMALL, random.Random(2), 0.0, region="west")
+def west(config: CatchupConfig = SMALL) -> Catchup:
+    machine = Catchup(member(5), config, random.Random(2), 0.0, region="west")
     sources = [
         Source(member(1), "east", primary=True),
         Source(member(4), "west"),
@@ -65,6 +65,8 @@ def test_the_lowest_of_a_region_pulls_outside() -> None:
     assert not machine.pulls_for_region
     machine.tick(SMALL.region_timeout_s)
     assert machine.pulls_for_region, "it was not heard of any more"
+    machine.set_voter(True)
+    assert not machine.pulls_for_region, "a voter has no need to"
 
 
 def test_the_others_pull_inside_until_nothing_comes() -> None:
@@ -80,9 +82,7 @@ def test_the_others_pull_inside_until_nothing_comes() -> None:
 
 
 def test_neighbours_are_bounded() -> None:
-    machine = Catchup(
-        member(5), replace(SMALL, region_nodes_max=1), random.Random(2), 0.0, region="west"
-    )
+    machine = west(config=replace(SMALL, region_nodes_max=1))
     for node in (6, 4, 6):
         machine.step(member(node), Here("west", Seq(0), True))
     assert machine.pulls_for_region
@@ -109,6 +109,16 @@ def test_a_region_alone_pulls_inside() -> None:
     machine = west()
     machine.set_sources([Source(member(4), "west")])
     assert asked(machine, 0.1) == [4]
+
+
+def test_a_node_without_a_region_asks_nobody_but_its_stream() -> None:
+    world = World()
+    world.add(1, voter=True)
+    world.add(9).follow(world.source(1))
+    world.pass_time(2.0)
+    world.trace.clear()
+    world.pass_time(20.0)
+    assert not any("Pull" in line for line in world.trace)
 
 
 def test_nearest_means_one_of_the_nearest() -> None:

@@ -391,6 +391,16 @@ def test_a_file_comes_in_parts_and_is_installed() -> None:
     assert bench.asked.era == 0, "all of it is of one source and era"
 
 
+def test_what_is_installed_is_there_for_others() -> None:
+    bench = transfer()
+    part(bench)
+    part(bench, 40)
+    bench.machine.installed()
+    [(_, answer)] = bench.machine.step(TWO, Pull(1, Seq(9), Seq(9), 9)).send
+    assert isinstance(answer, Range)
+    assert answer.standing.tip == 8
+
+
 def test_a_lost_part_is_asked_for_again() -> None:
     bench = transfer()
     part(bench)
@@ -577,9 +587,11 @@ def test_a_resync_that_the_driver_cannot_finish_is_abandoned() -> None:
 
 def test_a_resync_is_abandoned_when_consensus_brings_what_is_missing() -> None:
     bench = resyncing()
+    late = Range(bench.asked.request, Seq(1), Seq(2), (puts(1, 2),), standing(6, floor=5))
     assert bench.machine.advanced([puts(3, 4)]).resync == []
     out = bench.machine.advanced([puts(5, 5)])
     assert out.resync == [AbandonResync("the log got past the floor by itself")]
+    assert bench.machine.step(ONE, late) == Effects()
     assert bench.until_asked().first == 6
 
 

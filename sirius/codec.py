@@ -17,6 +17,7 @@ from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Update
 
 MEMBERSHIP_KEY: Final = b"membership"
 """All membership entries have one key, so compaction keeps the newest."""
+_MEMBERSHIP: Final = np.uint8(Op.MEMBERSHIP)
 _NOTHING: Final = Update(Op.NOOP, b"")
 
 
@@ -34,9 +35,10 @@ class BlockCodec:
     def encode(self, first: int, requests: Sequence[Request]) -> Block:
         """Give the updates of the requests the slots from `first` on."""
         updates = list(chain.from_iterable(map(_updates, requests)))
-        ops, keys, bodies, _, _ = zip(*updates, strict=True)
+        keys = [update.key for update in updates]
+        bodies = [update.body for update in updates]
         entries = self._entries(first, len(updates))
-        entries["op"] = ops
+        entries["op"] = np.frombuffer(bytes([update.op for update in updates]), np.uint8)
         at = 0
         for request in requests:
             end = at + len(request.updates)
@@ -79,7 +81,7 @@ def _updates(request: Request) -> Sequence[Update]:
 
 def _runs(entries: Entries) -> tuple[Run, ...]:
     sessions = entries["session"]
-    ends = np.flatnonzero(sessions[1:] != sessions[:-1]).tolist()
+    ends = (sessions[1:] != sessions[:-1]).nonzero()[0].tolist()
     ends.append(len(entries) - 1)
     found = []
     for end in ends:
@@ -91,7 +93,7 @@ def _runs(entries: Entries) -> tuple[Run, ...]:
 
 def _configuration(block: Block) -> Configuration | None:
     """Return the last configuration in a block; nearly always there is none."""
-    found = np.flatnonzero(block.entries["op"] == Op.MEMBERSHIP)
+    found = (block.entries["op"] == _MEMBERSHIP).nonzero()[0]
     if not len(found):
         return None
     end = int(found[-1])

@@ -83,7 +83,9 @@ class Proposer:
 
     def next_requests(self, now: float) -> list[Request]:
         """Return what to send to the leader now, in order: what was rewound, and new ones while there is room."""
-        requests = [sent.request for sent in islice(self._sent, self._cursor, None)]
+        requests = []
+        if self._cursor < len(self._sent):
+            requests += [sent.request for sent in islice(self._sent, self._cursor, None)]
         room = self._config.forward_bytes_max
         while self._asked and (not self._sent or self._sent_bytes + self._asked[0].size <= room):
             requests.append(self._number(self._asked.popleft()))

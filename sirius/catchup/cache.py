@@ -31,9 +31,6 @@ class Cache:
 
     def add(self, value: Value) -> None:
         """Take the next value."""
-        if value.first != self._last + 1:
-            self.clear(value.last)
-            return
         self._values.append(value)
         self._last = value.last
         self.bytes += len(value)

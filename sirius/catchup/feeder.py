@@ -82,6 +82,9 @@ class Feeder:
 
     def advanced(self, values: Sequence[Value]) -> None:
         """The log has grown."""
+        fault = coverage_fault(values[0].first, values[-1].last, values)
+        if fault or values[0].first > self.tip + 1:
+            raise InvariantViolation(fault or f"{values[0].first} does not follow {self.tip}")
         for value in values:
             if value.last > self.tip:
                 self._cache.add(fitted(value, self.tip + 1, value.last))

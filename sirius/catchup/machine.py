@@ -145,10 +145,10 @@ class Catchup:
         return self._effects()
 
     def advanced(self, values: Sequence[Value]) -> Effects:
-        """The log has grown by these, whether consensus or this machine brought them. They follow each other."""
+        """The log has grown by these, whether consensus or this machine brought them, and without a gap."""
         if values:
-            self._puller.advanced(values[-1].last)
             self._feeder.advanced(values)
+            self._puller.advanced(values[-1].last)
         return self._effects()
 
     def heard(self, known: Seq) -> Effects:

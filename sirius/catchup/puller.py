@@ -170,7 +170,12 @@ class Puller:
         self._welcome(stream.source, standing)
         stream.heard(sum(len(value) for value in message.values))
         rest = asking.main.rest_of(message.values)
-        if self._continues(rest) and asking.main.fits(sender.node, standing.edition):
+        # A segment on its way must find the end of the log where it was.
+        if (
+            asking.transfer is None
+            and self._continues(rest)
+            and asking.main.fits(sender.node, standing.edition)
+        ):
             self._deliver(stream.source, rest, standing)
         if asking.is_behind:
             self._rounds.hurry(0)

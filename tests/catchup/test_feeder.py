@@ -92,8 +92,14 @@ def test_a_cached_value_is_cut_to_the_range() -> None:
     answer = only(machine.step(member(2), pull(22, 23)))
     assert answer.values == (puts(22, 23),)
     assert machine.step(member(2), pull(20, 23)).read, "what is older than the cache is read"
-    machine.advanced([puts(26, 27)])
-    assert machine.step(member(3), pull(22, 23)).read, "a cache with a gap would be none"
+
+
+@pytest.mark.parametrize("values", [[puts(22, 22)], [puts(21, 21), puts(23, 23)]], ids=str)
+def test_a_driver_that_tells_of_a_log_with_a_gap_is_a_bug(values: list[Any]) -> None:
+    machine = feeder()
+    with pytest.raises(InvariantViolation):
+        machine.advanced(values)
+    assert machine.position == 20
 
 
 def test_what_is_asked_for_is_bounded() -> None:

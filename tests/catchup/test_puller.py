@@ -475,6 +475,16 @@ def test_a_file_that_is_gone_is_replaced_by_ranges() -> None:
     assert (type(bench.asked), bench.asked.first, bench.to) == (Pull, 1, ONE)
 
 
+def test_nothing_is_pushed_in_front_of_a_segment() -> None:
+    bench = Bench(config=FILES)
+    bench.give(tip=0)
+    push(bench, tip=20)
+    bench.answer(Segments, (OFFER,), standing())
+    assert isinstance(bench.asked, PullFile)
+    assert bench.machine.step(ONE, Push((puts(1, 2),), standing())).learned == []
+    assert bench.machine.position == 0
+
+
 def test_a_file_that_the_driver_refuses_is_dropped() -> None:
     bench = transfer()
     part(bench)

@@ -28,7 +28,7 @@ from sirius.paxos.effects import (
     KeepPromise,
     Trim,
 )
-from sirius.paxos.messages import Message
+from sirius.paxos.messages import Message, TakeOver
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.state import FOUNDED, JOINED
 from sirius.paxos.values import PValue, Span, Spans
@@ -286,6 +286,11 @@ class Cluster:
         (name,) = self.leaders
         return name
 
+    def voters(self, name: str) -> list[str]:
+        """The names of those who vote, as far as a node knows."""
+        configuration = self.machine(name).configuration
+        return [member.name for member in configuration.voters] if configuration else []
+
     def answers(self, name: str) -> list[Answer]:
         """Take the answers that a node has given."""
         node = self.nodes[name]
@@ -330,6 +335,11 @@ class Cluster:
     def catch_up(self, name: str, source: str) -> None:
         """Give a node what another one's log has and its own has not."""
         self.learn(name, self.nodes[source].disk.values(self.machine(name).decided + 1))
+
+    def campaign(self, name: str) -> None:
+        """Have a node run for leader at once, as if it had been asked to take over."""
+        machine = self.machine(name)
+        self._step(name, machine.envelope(machine.me, TakeOver(machine.ballot)))
 
     def tick(self, *names: str) -> None:
         """Tell nodes the time."""

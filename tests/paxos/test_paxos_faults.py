@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from sirius.paxos import PaxosConfig
+from sirius.paxos.effects import ReadAt, ReadFailed
+from sirius.paxos.messages import ReadIndex
+from sirius.types import NodeId, Seq
 from tests.paxos.harness import Cluster
 
 
@@ -145,3 +148,336 @@ def test_a_take_over_that_comes_late_does_not_break_another_leaders_lease() -> N
     cluster.deliver("e> Prepare")
     cluster.sync()
     assert cluster.packets("Promise") == []
+
+
+def test_no_read_is_stale_after_a_pause() -> None:
+    """Trap 22: the lease is asked for once more when the read is done."""
+    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster.elect("a")
+    assert cluster.machine("a").holds_lease(cluster.now)
+    cluster.read("a", 1)
+    assert [type(each) for each in cluster.answers("a")] == [ReadAt], "at once, without a message"
+    assert cluster.packets() == []
+    assert not cluster.machine("a").holds_lease(cluster.now + 10)
+    assert not cluster.machine("b").holds_lease(cluster.now)
+
+
+def test_a_lease_ends_before_anybody_else_can_lead() -> None:
+    """Trap 22: those who answered sit still longer than the lease lasts, whatever their clocks do within the drift."""
+    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster.elect("a")
+    cluster.cut_off("a")
+    while not [name for name in cluster.leaders if name != "a"]:
+        cluster.run(0.01, step_s=0.01)
+        for name in "bc":
+            assert not (
+                cluster.machine(name).is_leader and cluster.machine("a").holds_lease(cluster.now)
+            )
+    assert cluster.now < 10
+
+
+def test_a_leader_that_has_not_taken_over_yet_has_no_lease_and_answers_no_read() -> None:
+    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    cluster.deliver("a>b Accept")
+    cluster.sync("b")
+    cluster.crash("a")
+    cluster.drop()
+    cluster.run(0.6)
+    cluster.campaign("b")
+    cluster.sync("b")
+    cluster.deliver("b>c Prepare")
+    cluster.sync("c")
+    cluster.deliver("c>b Promise")
+    cluster.wait(0.1)
+    cluster.tick("b")
+    cluster.deliver("Beat")
+    cluster.deliver("BeatAck")
+    assert cluster.machine("b").is_leader
+    assert not cluster.machine("b").holds_lease(cluster.now)
+    cluster.read("b", 2)
+    cluster.settle()
+    assert ReadAt(2, Seq(2)) in cluster.answers("b"), "when what it found is decided"
+
+
+# ---------------------------------------------------------------------- memory of the disk
+
+
+def test_a_voter_that_restarts_remembers_what_it_promised_and_accepted() -> None:
+    # Trap 1. A and B accept x, A decides it and acknowledges. B restarts, A is cut off. C must find x at B.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.cut("ab", "c")
+    cluster.propose("a", 1, "x")
+    cluster.deliver("a>b Accept")
+    cluster.sync("a", "b")
+    cluster.deliver("b>a Accepted")
+    assert done(cluster, "a") == {1}
+    cluster.drop()
+    cluster.restart("b")
+    cluster.cut("a", "bc")
+    cluster.run(3)
+    assert cluster.log("c") == ["x"]
+
+
+def test_no_answer_leaves_before_the_disk_has_what_it_says() -> None:
+    # Traps 1 and 5.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    cluster.deliver("Accept")
+    assert cluster.packets("Accepted") == []
+    cluster.restart("b")
+    cluster.sync("b")
+    assert cluster.packets("b> Accepted") == [], "what was not on disk was never said"
+
+
+def test_a_node_with_an_empty_disk_is_no_voter_under_its_old_name() -> None:
+    # Trap 2. The old life's vote must not be given twice.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    (accept,) = cluster.packets("a>b Accept")
+    cluster.drop()
+    cluster.lose_disk("b")
+    cluster.arrive(accept)
+    cluster.sync("b")
+    assert cluster.packets("b>") == []
+    assert not cluster.machine("b").is_voter
+
+
+def test_a_ballot_is_used_once_also_when_its_node_restarts() -> None:
+    # Trap 3.
+    cluster = Cluster()
+    cluster.campaign("a")
+    cluster.sync("a")
+    (first, _) = cluster.packets("Prepare")
+    cluster.drop()
+    cluster.restart("a")
+    cluster.campaign("a")
+    cluster.sync("a")
+    (second, _) = cluster.packets("Prepare")
+    assert second.message.ballot > first.message.ballot
+
+
+def test_a_ballot_is_adopted_at_most_once() -> None:
+    # Trap 3. A promise that comes twice, or late, starts no second reign.
+    cluster = Cluster()
+    cluster.campaign("a")
+    cluster.sync("a")
+    cluster.deliver("Prepare")
+    cluster.sync()
+    promises = cluster.drop("Promise")
+    cluster.arrive(promises[0])
+    reign = cluster.machine("a")._state.leader
+    assert reign is not None
+    for packet in promises:
+        cluster.arrive(packet)
+    assert cluster.machine("a")._state.leader is reign
+    cluster.disable("a", "no room")
+    cluster.disable("a", None)
+    for packet in promises:
+        cluster.arrive(packet)
+    assert cluster.leaders == []
+
+
+def test_an_empty_list_of_members_forgets_nothing() -> None:
+    # Trap 4.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    cluster.settle()
+    cluster.wish_all("")
+    cluster.run(3)
+    for name in "abc":
+        cluster.restart(name)
+    cluster.run(3)
+    assert cluster.leaders == []
+    cluster.wish_all("abc")
+    cluster.run(3)
+    assert cluster.log(cluster.leader) == ["x"]
+
+
+def test_holes_of_a_dead_leader_are_closed() -> None:
+    # Trap 7. What it had proposed comes from its journal or from those who asked; the log has no gap.
+    cluster = Cluster()
+    cluster.elect("a")
+    for token in (1, 2, 3):
+        cluster.propose("c", token, f"x{token}")
+    cluster.deliver("Forward")
+    cluster.drop("a>c")
+    cluster.wire.remove(cluster.packets("a>b Accept")[1])
+    cluster.deliver("a>b")
+    cluster.sync("b")
+    cluster.crash("a")
+    cluster.run(3)
+    assert cluster.log("b") == ["x1", "x2", "x3"]
+    assert done(cluster, "c") == {1, 2, 3}
+
+
+def test_two_halves_of_a_growing_cluster_cannot_both_decide() -> None:
+    # Trap 9. a and b still have the old list, c, d and e have the new one, and the network splits just so.
+    cluster = Cluster("abc")
+    for name in "de":
+        cluster.add(name)
+        cluster.start(name)
+    cluster.elect("a")
+    for name in "cde":
+        cluster.wish(name, "abcde")
+    cluster.run(1)
+    cluster.cut("ab", "cde")
+    cluster.propose("a", 1, "x")
+    cluster.propose("c", 2, "y")
+    cluster.run(3)
+    assert cluster.log("b") == ["x"]
+    assert cluster.log("c") == cluster.log("d") == []
+
+
+def test_messages_of_another_cluster_or_for_another_life_are_ignored() -> None:
+    # Trap 9.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    (packet,) = cluster.packets("a>b Accept")
+    for envelope in (packet.envelope._replace(cluster=5), packet.envelope._replace(to=NodeId(99))):
+        cluster.arrive(packet._replace(envelope=envelope))
+    assert "b keeps accepted 1.a 2 x" not in cluster.trace
+
+
+# ---------------------------------------------------------------------- trouble with the disk
+
+
+def test_a_node_whose_disk_failed_neither_votes_nor_leads() -> None:
+    # Traps 16 and 18.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.disable("a", "the disk is full")
+    assert cluster.leaders == []
+    cluster.run(3)
+    assert cluster.leader in "bc"
+    before = len(cluster.trace)
+    cluster.propose(cluster.leader, 1, "x")
+    cluster.settle()
+    assert not [line for line in cluster.trace[before:] if line.startswith("a keeps")]
+    assert cluster.machine("a").known == cluster.machine("b").decided, "it still follows"
+    cluster.disable("a", None)
+    cluster.crash(next(name for name in "bc" if name != cluster.leader))
+    cluster.propose(cluster.leader, 2, "y")
+    cluster.run(1)
+    assert 2 in done(cluster, cluster.leader), "there is room again, and it votes"
+
+
+def test_a_leader_whose_disk_hangs_steps_down() -> None:
+    # Trap 17.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    for _ in range(12):
+        cluster.wait(0.05)
+        cluster.tick()
+        cluster.deliver()
+        cluster.sync("b", "c")
+    assert not cluster.machine("a").is_leader
+    assert not [packet for packet in cluster.packets("a> Beat")]
+
+
+# ---------------------------------------------------------------------- half a network
+
+
+def test_a_node_that_hears_but_is_not_heard_cannot_unseat_a_leader() -> None:
+    # Trap 24.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.blocked = {("c", "a"), ("c", "b")}
+    cluster.run(5)
+    assert cluster.leader == "a"
+
+
+def test_a_node_that_is_heard_but_does_not_hear_cannot_unseat_a_leader() -> None:
+    # Trap 24. c asks for an election again and again; the others hear a leader, and say no.
+    cluster = Cluster()
+    cluster.elect("a")
+    before = cluster.machine("a").ballot
+    cluster.blocked = {("a", "c"), ("b", "c")}
+    cluster.run(5)
+    assert cluster.leader == "a"
+    assert cluster.machine("a").ballot == before
+
+
+def test_a_leader_that_is_heard_but_does_not_hear_gives_way() -> None:
+    # Trap 24: check-quorum.
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.blocked = {("b", "a"), ("c", "a")}
+    cluster.run(4)
+    assert "a" not in cluster.leaders
+    assert len(cluster.leaders) == 1
+
+
+def test_a_candidate_that_gets_no_majority_gives_up_its_ballot() -> None:
+    cluster = Cluster()
+    cluster.campaign("a")
+    cluster.sync("a")
+    cluster.cut_off("a")
+    cluster.wait(0.2)
+    cluster.tick("a")
+    assert len(cluster.packets("a> Prepare")) == 4, "it asks again"
+    cluster.wait(0.8)
+    cluster.tick("a")
+    cluster.heal()
+    cluster.settle()
+    assert cluster.leaders == []
+
+
+def test_reads_are_asked_for_again_and_fail_in_time() -> None:
+    cluster = Cluster(config=PaxosConfig(reads_max=2))
+    cluster.elect("a")
+    cluster.read("b", 1)
+    cluster.drop("AskIndex")
+    cluster.wait(0.3)
+    cluster.tick("b")
+    cluster.settle()
+    assert cluster.answers("b") == [ReadAt(1, Seq(1))]
+    cluster.cut_off("b")
+    cluster.read("b", 2)
+    cluster.read("b", 3)
+    cluster.read("b", 4)
+    cluster.run(6)
+    assert [(type(each), each.token) for each in cluster.answers("b")] == [
+        (ReadFailed, 4),
+        (ReadFailed, 2),
+        (ReadFailed, 3),
+    ]
+    cluster.heal()
+    cluster.run(2)
+    (late,) = [cluster.machine("a").envelope(cluster.member("b"), ReadIndex(2, Seq(1)))]
+    cluster._step("b", late)
+    assert cluster.answers("b") == []
+
+
+def test_a_leader_holds_only_so_many_reads() -> None:
+    cluster = Cluster(config=PaxosConfig(reads_max=2))
+    cluster.elect("a")
+    for name, token in (("b", 1), ("b", 2), ("c", 3)):
+        cluster.read(name, token)
+    cluster.deliver("AskIndex")
+    leader = cluster.machine("a")._state.leader
+    assert leader is not None
+    assert len(leader.reads) == 2
+
+
+def test_a_hand_over_that_does_not_come_about_is_called_off() -> None:
+    cluster = Cluster()
+    cluster.hand_over("a")
+    cluster.elect("a")
+    cluster.cut("ac", "b")
+    cluster.hand_over("a", "b")
+    cluster.propose("a", 1, "x")
+    cluster.run(0.4)
+    assert cluster.log("a") == [], "it takes nothing new while it hands over"
+    cluster.run(0.3)
+    assert cluster.leader == "a"
+    assert cluster.log("a") == ["x"]
+    cluster.hand_over("a", "b")
+    assert cluster.leader == "a", "b has not been heard of for too long"

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from sirius.paxos import PaxosConfig
 from sirius.paxos.effects import Done, ReadAt
-from sirius.paxos.messages import TakeOver
 from tests.paxos.harness import Cluster, Packet
 from tests.paxos.words import Words
 
@@ -117,10 +116,7 @@ class Walk:
     def jolt(self) -> None:
         """Have a node run for leader at once, as if it had been asked to take over."""
         if self.cluster.up:
-            name = self._any()
-            machine = self.cluster.machine(name)
-            message = machine.envelope(machine.me, TakeOver(machine.ballot))
-            self.cluster.arrive(Packet(name, name, message))
+            self.cluster.campaign(self._any())
 
     def drop(self) -> None:
         if self.cluster.wire:

@@ -9,6 +9,8 @@ gets to the tip.
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -22,7 +24,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.catchup.logs import Update, piece, replay
+from sirius.catchup import Edition
+from tests.catchup.logs import FakeLog, Update, piece, replay
 from tests.catchup.world import SMALL, Node, World
 
 PRIMARIES = (1, 2)
@@ -125,6 +128,14 @@ class Faults(RuleBasedStateMachine):
     def crash(self, node: int) -> None:
         self.world.nodes[node].crash()
 
+    @rule(node=st.sampled_from(EVERYBODY[2:]))
+    def lose(self, node: int) -> None:
+        """A follower loses its disk, and begins with nothing."""
+        target = self.world.nodes[node]
+        target.log = FakeLog(edition=Edition(target.log.edition.era + 10_000))
+        target.boot()
+        self.positions[node] = 0
+
     @invariant()
     def holds(self) -> None:
         for number, node in self.world.nodes.items():
@@ -135,6 +146,32 @@ class Faults(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "world"):
             heal(self.world)
+
+
+def simulate(seed: int) -> World:
+    """A longer story than Hypothesis tells, with more writing and compacting than anything else."""
+    rng = random.Random(seed)
+    faults = Faults()
+    faults.begin(seed, rng.random() < 0.5, rng.random() < 0.5)
+    updates = ["+a", "+b", "+c", "+d", "-a", "-b", "-c", "-d"]
+    actions: list[tuple[int, Callable[[], None]]] = [
+        (8, lambda: faults.decide(rng.choices(updates, k=rng.randint(3, 12)))),
+        (8, lambda: faults.run(rng.choice([0.3, 0.5, 1.0, 3.0]), rng.choice([0.0, 0.1, 0.3]))),
+        (6, lambda: faults.compact(rng.choice(EVERYBODY), rng.randint(1, 3))),
+        (2, lambda: faults.isolate(rng.choice(EVERYBODY), rng.choice([3.0, 30.0]))),
+        (2, lambda: faults.crash(rng.choice(EVERYBODY))),
+        (2, lambda: faults.lose(rng.choice(EVERYBODY[2:]))),
+        (1, lambda: faults.rot(rng.choice(EVERYBODY), rng.randint(1, 40), rng.randint(0, 5))),
+        (1, lambda: faults.repair(rng.choice(EVERYBODY))),
+        (1, lambda: faults.refuse(rng.choice(EVERYBODY), rng.random() < 0.5)),
+        (1, faults.bring),
+        (1, faults.tell),
+    ]
+    for action in rng.choices([act for _, act in actions], [weight for weight, _ in actions], k=50):
+        action()
+        faults.holds()
+    heal(faults.world)
+    return faults.world
 
 
 def check(world: World, node: Node) -> None:
@@ -161,6 +198,18 @@ def heal(world: World) -> None:
 
 def test_everybody_gets_the_truth() -> None:
     run_state_machine_as_test(Faults, settings=settings(max_examples=100, stateful_step_count=40))
+
+
+def test_everybody_gets_the_truth_by_seed() -> None:
+    told = "\n".join(line for seed in range(25) for line in simulate(seed).trace)
+    for event in ("learned", "floor", "installs", "stages", "is resynced", "Unavailable("):
+        assert event in told, "a simulation in which nothing happens proves nothing"
+
+
+@pytest.mark.deep
+def test_everybody_gets_the_truth_by_many_seeds() -> None:
+    for seed in range(1000, 1400):
+        simulate(seed)
 
 
 @pytest.mark.deep

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from sirius.catchup import Catchup, CatchupConfig, Source
+from sirius.catchup import Catchup, CatchupConfig, Source, Start
 from sirius.catchup.messages import Here, Pull
+from sirius.catchup.ranges import Tail, coverage_fault
 from sirius.errors import UsageError
 from sirius.types import Seq
+from sirius.wal import Block, Op, Update, encode
 from tests.catchup.world import SMALL, World, member
 
 
@@ -154,3 +156,13 @@ def test_rounds_of_a_ring_that_formed_at_one_stroke_come_apart() -> None:
     world.pass_time(25.0)
     assert [world.nodes[node].log.tip for node in (2, 3, 4)] == [1, 1, 1]
     assert list(world.nodes[2].machine.path) == [1, 4, 3, 2]
+
+
+def test_blocks_of_the_log_are_values() -> None:
+    """Holes and all: what the log reads is what travels."""
+    updates = [Update(Op.PUT, b"k", b"v")] * 3
+    blocks = [encode(1, updates, 0), Block.hole(4, 6), encode(7, updates, 0)]
+    assert coverage_fault(1, 9, blocks) is None
+    assert coverage_fault(1, 9, [blocks[0], blocks[2]]) is not None
+    rest = Tail(Start(Seq(5))).rest_of(blocks)
+    assert [(value.first, value.last) for value in rest] == [(6, 6), (7, 9)]

@@ -148,10 +148,8 @@ class Leading:
             self._beat(leader)
 
     def _answer_reads(self, leader: Leader) -> None:
-        state = self._state
-        if state.configuration is None:
-            return
-        confirmed = leader.pulse.confirmed(state.configuration)
+        configuration = self._state.configuration
+        confirmed = leader.pulse.confirmed(configuration) if configuration else 0
         if not self._has_taken_over(leader):
             return
         while leader.reads and leader.reads[0][0] <= confirmed:

@@ -92,12 +92,10 @@ class Running:
                 send(member, message)
 
     def _missing(self, scout: Scout) -> list[Configuration]:
-        state = self._state
-        if state.configuration is None:
-            return []
+        """Return the configurations of which no majority has promised yet."""
         found = [self._configuration_in(span.value) for span in self._adopted(scout)]
-        wanted = [state.configuration, *(each for each in found if each is not None)]
-        return [each for each in wanted if not each.is_quorum(scout.promises)]
+        wanted = [self._state.configuration, *found]
+        return [each for each in wanted if each and not each.is_quorum(scout.promises)]
 
     def _adopted(self, scout: Scout) -> list[Span]:
         replica = self._state.replica

@@ -5,13 +5,13 @@ Where we depart from the paper a test says so, and why.
 
 from __future__ import annotations
 
-from sirius.paxos import PaxosConfig
+from sirius.paxos import Machine, Member, PaxosConfig
 from sirius.paxos.effects import Done, ReadFailed, Rejected, Unknown
 from sirius.paxos.messages import Prepare, PreVoted
-from sirius.types import Ballot
-from tests.paxos.harness import Cluster
+from sirius.types import Ballot, NodeId
+from tests.paxos.harness import Cluster, Patient
 from tests.paxos.test_paxos_faults import done
-from tests.paxos.words import hole, words
+from tests.paxos.words import WordCodec, hole, words
 
 # ---------------------------------------------------------------------- Sirius, 5: stable leader
 
@@ -429,3 +429,22 @@ def test_a_node_that_stops_answers_everybody() -> None:
     cluster.read("a", 2)
     cluster._do("a", cluster.machine("a").stop("good night"))
     assert cluster.answers("a") == [Rejected(1, "good night"), ReadFailed(2, "good night")]
+
+
+def test_a_machine_without_a_disk_begins_with_nothing() -> None:
+    machine = Machine(Member(NodeId(1), "a"), PaxosConfig(), WordCodec(), Patient(1), 0.0)
+    assert (machine.decided, machine.cluster, machine.configuration) == (0, 0, None)
+    assert machine.acquaintances == []
+
+
+def test_a_node_is_acquainted_with_voters_and_with_those_it_is_told_of() -> None:
+    cluster = Cluster("abc")
+    for name in "de":
+        cluster.add(name)
+        cluster.start(name)
+    cluster.elect("a")
+    cluster.wish("a", "abcd")
+    cluster.wish("d", "abcd")
+    cluster.wish("e", "abce")
+    cluster.settle()
+    assert [member.name for member in cluster.machine("a").acquaintances] == ["b", "c", "d"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,8 @@ REQUEST_BYTES_MAX: Final = BATCH_MAX * (BODY_BYTES_MAX + 80)
 _STEP_S: Final = 0.06
 _WINDOW: Final = 5
 _DEBT_S: Final = 6.0
-_READ_SHARE: Final = 0.4
+_READ_SHARE: Final = 0.2
+_MOVE_SHARE: Final = 0.1
 _PATIENCE_S: Final = 1.2
 
 
@@ -45,12 +47,13 @@ class Read:
 
 @dataclass(slots=True)
 class Client:
-    """Writes through one node at a time. What it could not write in time it makes up for later."""
+    """Writes through one node, now and then through another. What it could not write it makes up for later."""
 
     name: str
     node: str
     debt: float = 0.0
-    under_way: int = 0
+    under_way: Counter[str] = field(default_factory=Counter)
+    """How many requests each node has not answered yet."""
 
 
 @dataclass(slots=True)
@@ -96,10 +99,11 @@ class Clients:
         rate = self._cluster.settings.writes_per_s / len(self._names)
         times = max(self.bursts, default=1.0)
         client.debt = min(client.debt + rate * times * _STEP_S, rate * _DEBT_S)
-        while client.debt >= 1 and client.under_way < _WINDOW * times:
+        if self._rng.random() < _MOVE_SHARE:
+            self._move(client)
+        while client.debt >= 1 and client.under_way[client.node] < _WINDOW * times:
             self._write(client)
-        if self._rng.random() < _READ_SHARE:
-            self._read()
+        self._read()
         self._cluster.loop.after(_STEP_S * self._rng.uniform(0.8, 1.2), partial(self._step, client))
 
     def _lose_patience(self) -> None:
@@ -121,7 +125,7 @@ class Clients:
             count = min(count, int(client.debt) + 5)
         updates = [self._update(client) for _ in range(count)]
         client.debt -= count
-        client.under_way += 1
+        client.under_way[node.name] += 1
         self._token += 1
         self.counts.asked += 1
         token, size = self._token, sum(len(each.key) + len(each.body) + 48 for each in updates)
@@ -138,15 +142,19 @@ class Clients:
         return Update(Op.PUT, key, body.ljust(rng.randrange(12, BODY_BYTES_MAX), b"."))
 
     def _read(self) -> None:
-        """Read somewhere: best where somebody leads without knowing that another does."""
+        """Read now and then; and always where somebody leads without knowing that another does."""
         nodes = [node for node in self._cluster.nodes.values() if node.is_up]
         leaders = [node for node in nodes if node.is_leader]
-        if nodes:
-            node = self._rng.choice(leaders if len(leaders) > 1 else nodes)
-            self._token += 1
-            token = self._token
-            self._reads[token] = Read(node.name, self._cluster.checkers.acknowledged_to)
-            node.enter(lambda engine: engine.read(token))
+        if len(leaders) > 1:
+            self._read_from(self._rng.choice(leaders))
+        elif nodes and self._rng.random() < _READ_SHARE:
+            self._read_from(self._rng.choice(nodes))
+
+    def _read_from(self, node: SimNode) -> None:
+        self._token += 1
+        token = self._token
+        self._reads[token] = Read(node.name, self._cluster.checkers.acknowledged_to)
+        node.enter(lambda engine: engine.read(token))
 
     def _move(self, client: Client) -> None:
         """Go to another node: mostly one that votes, as far as is known."""
@@ -175,7 +183,7 @@ class Clients:
         write = self._writes.pop(token, None)
         if write is None:
             return
-        write.client.under_way -= 1
+        write.client.under_way[write.node] -= 1
         self.counts.done += 1
         self.last_done_at = max(self.last_done_at, write.asked_at)
         self._cluster.checkers.done(write.node, write.updates, last)
@@ -186,7 +194,7 @@ class Clients:
         write = self._writes.pop(token, None)
         if write is None:
             return
-        write.client.under_way -= 1
+        write.client.under_way[write.node] -= 1
         self._cluster.note(
             write.client.name,
             f"{'is refused' if rejected else 'does not know'} {token} by {write.node}: {reason}",

@@ -1,0 +1,30 @@
+"""The seeds that everybody runs: none may break a promise, and enough must happen in them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from sirius.testing.simulator.many import Totals, run_many
+
+JOBS = min(2, os.cpu_count() or 1)
+
+
+def check(totals: Totals) -> None:
+    print("\n" + "\n".join(totals.lines()))
+    broken = [f"seed {each.seed}: {each.violation}" for each in totals.violations]
+    assert not broken, "\n".join(broken)
+    assert all(totals.faults.values())
+    # Some seeds are so unlucky that they prove nothing; were they many, the others would not prove much either.
+    assert len(totals.void) <= totals.seeds * 0.03, totals.void
+    assert len(totals.few_faults) <= totals.seeds * 0.03, totals.few_faults
+
+
+def test_300_seeds_break_no_promise() -> None:
+    check(Totals.of(run_many(range(300), JOBS)))
+
+
+@pytest.mark.deep
+def test_2000_seeds_break_no_promise() -> None:
+    check(Totals.of(run_many(range(300, 2300), JOBS)))

@@ -267,6 +267,19 @@ def test_gaps_between_adopted_values_become_no_ops() -> None:
     assert made.take(request(4, "z")) is not None, "the serials of adopted values are known"
 
 
+def test_an_adopted_change_of_members_travels_alone() -> None:
+    made = Leader(A.node, TWO, CONFIG, WordCodec(), Sessions(1, 10), 0.0)
+    one, change = words(2, "x"), WordCodec().membership(3, ABC.with_learner(D))
+    made.adopt([Span(2, 2, ONE, one), Span(3, 3, ONE, change)], 1, ABC)
+    assert made.next_value(0.0) == one
+    assert made.next_value(0.0) is None
+    for node in (A, B):
+        made.pipeline.vote(node.node, 2, 2)
+    made.pipeline.pop_decided(ABC)
+    assert made.next_value(0.0) == change
+    assert made.next_value(0.0) is None
+
+
 def test_a_request_comes_after_the_one_before_it() -> None:
     made = leader()
     answer = made.take(request(2, "y"))

@@ -190,8 +190,12 @@ class Feeder:
     def part(self, read: int, data: bytes) -> None:
         """Answer with bytes of a segment."""
         member, question, effect = self._done(read)
-        if not isinstance(question, PullFile) or not data:
+        if not isinstance(question, PullFile):
             raise InvariantViolation(f"{len(data)} bytes are no answer to {effect}")
+        if not data:
+            unavailable = Unavailable(question.request, "the file ends before", self.standing())
+            self._context.send(member, unavailable)
+            return
         request, segment, offset, *_ = question
         self._context.send(member, FilePart(request, segment, offset, data, self.standing()))
 

@@ -126,7 +126,8 @@ class FakeLog:
         """Make a segment of a part of the log."""
         inside = tuple(self.updates[seq] for seq in range(first, last + 1) if seq in self.updates)
         data = repr([tuple(each) for each in inside]).encode()
-        number = SegmentId(len(self.files) + 1)
+        # Never the same twice: the files go with a compaction pass, and then the era is another one.
+        number = SegmentId(self.edition.era * 1000 + len(self.files) + 1)
         offer = SegmentOffer(number, Seq(first), Seq(last), len(data), zlib.crc32(data))
         self.files[number] = (offer, data)
         return offer

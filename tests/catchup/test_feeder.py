@@ -131,6 +131,8 @@ def test_segments_and_files() -> None:
     assert isinstance(answer, FilePart)
     assert (answer.segment, answer.offset, answer.data) == (3, 20, b"0123456789")
     assert machine.lowest_position == 4
+    machine.step(member(2), PullFile(9, SegmentId(3), 999, 10, Seq(4)))
+    assert isinstance(only(machine.part(2, b"")), Unavailable), "behind the end of the file"
 
 
 def test_what_cannot_be_read_is_unavailable() -> None:

@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PARALLEL := --numprocesses auto --dist worksteal
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -40,11 +41,11 @@ demo: $(VENV)/.core ## write, read, compact and verify a small log; installs the
 
 .PHONY: test
 test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 .PHONY: test-deep
 test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills
-	$(BIN)/python -m pytest -m deep
+	$(BIN)/python -m pytest $(PARALLEL) -m deep
 
 .PHONY: check
 check: $(VENV)/.dev ## ruff (rules and format) and mypy; changes nothing

@@ -47,6 +47,13 @@ test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
 test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills
 	$(BIN)/python -m pytest $(PARALLEL) -m deep
 
+# Without the random walks: what only a random walk reaches wants a test with a name.
+.PHONY: coverage
+coverage: $(VENV)/.dev ## fail if a branch of the consensus or catch-up machine is not tested
+	$(BIN)/python -m pytest tests/paxos tests/catchup --ignore=tests/paxos/test_paxos_walks.py \
+	  --cov=sirius.paxos --cov=sirius.catchup --cov-branch --cov-fail-under=100 \
+	  --cov-report=term-missing:skip-covered
+
 .PHONY: check
 check: $(VENV)/.dev ## ruff (rules and format) and mypy; changes nothing
 	$(BIN)/ruff check .

@@ -88,6 +88,8 @@ RULES: dict[str, Rule] = {
         third_party=("crc32c", "numpy"),
         third_party_deferred=("hypothesis", "pytest"),
     ),
+    # Only pytest itself loads the plugin, when it is there already.
+    "sirius.testing.plugin": Rule(ours=("sirius.testing",), third_party=("pytest",)),
     "waltool": Rule(
         ours=(*COMMON, "sirius.wal"),
         third_party=("click", "numpy"),
@@ -322,6 +324,11 @@ def test_importing_the_log_loads_no_network_and_no_spark() -> None:
 def test_importing_sirius_loads_nothing_heavy() -> None:
     heavy = ("grpc", "pyspark", "pyarrow", "numpy", "crc32c", "click", "asyncio")
     assert heavy_imports("sirius", heavy) == []
+
+
+def test_the_pytest_plugin_loads_nothing_heavy() -> None:
+    heavy = ("numpy", "crc32c", "hypothesis", "sirius.wal", "sirius.testing.simulator")
+    assert heavy_imports("sirius.testing.plugin", heavy) == []
 
 
 def test_the_promised_names_are_pinned() -> None:

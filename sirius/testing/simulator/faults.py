@@ -15,7 +15,7 @@ class Kind(StrEnum):
     """What can go wrong. Where a fault says no other, it is about the node `where`."""
 
     ISOLATE = "isolate"
-    """Cut one node off from all others."""
+    """Cut one node off from all others; its clock may run slow meanwhile, so that it notices late."""
     SPLIT = "split"
     """Cut some of the nodes, `names`, off from the rest."""
     ONE_WAY = "one-way"

@@ -133,6 +133,8 @@ class Injector:
     def _isolate(self, fault: Fault, node: SimNode) -> bool:
         others = self._others(node)
         links = [(node.name, other) for other in others] + [(other, node.name) for other in others]
+        if fault.amount:
+            self._clock_speed(fault, node)
         return self._cut(links, fault.for_s)
 
     def _split(self, fault: Fault, _node: SimNode) -> bool:

@@ -45,11 +45,12 @@ class _Drawing:
         self._rng: random.Random = stream(settings.seed, "schedule")
         self._begins_at = self._rng.choice((0.0, 1.0, 1.0, 1.0))
         self._leader_free_at = 0.0
-        self._storm_s = self._rng.uniform(1.0, 1.5)
-        self._calm_s = self._rng.uniform(0.6, 0.9)
+        self._storm_s = self._rng.uniform(0.9, 1.3)
+        self._calm_s = self._rng.uniform(0.8, 1.1)
         self._has_rolled = False
         self._at_disk = self._rng.random() < 0.7
         self._draw: dict[Kind, Callable[[Kind, float], Fault]] = {
+            Kind.ISOLATE: self._isolate,
             Kind.SPLIT: self._split,
             Kind.DROP: self._everywhere(0.02, 0.25),
             Kind.DUPLICATE: self._everywhere(0.05, 0.5),
@@ -85,7 +86,7 @@ class _Drawing:
 
     def _until_calm(self, fault: Fault) -> Fault:
         """Have a fault end with its storm, more or less."""
-        if fault.kind == Kind.ROLLING_RESTART:
+        if fault.kind == Kind.ROLLING_RESTART or (fault.kind == Kind.ISOLATE and fault.amount):
             return fault
         since = (fault.at - self._begins_at) % (self._storm_s + self._calm_s)
         longest = max(0.1, self._storm_s - since + self._rng.uniform(0, 0.3))
@@ -119,6 +120,13 @@ class _Drawing:
 
     def _short(self, kind: Kind, at: float) -> Fault:
         return Fault(at, kind, self._where(kind, at), self._lasts(0.05, 0.4))
+
+    def _isolate(self, kind: Kind, at: float) -> Fault:
+        """A leader whose clock is slow believes for longer than others that it leads."""
+        if self._rng.random() < 0.5:
+            return self._lasting(kind, at)
+        slow = 0.05 if self._settings.paxos.lease else 0.7
+        return Fault(at, kind, LEADER, self._lasts(0.9, 1.4), -slow)
 
     def _split(self, kind: Kind, at: float) -> Fault:
         names = self._settings.names

@@ -22,7 +22,8 @@ NOT_DETERMINISTIC: Final = (
 )
 COMPACTED: Final = (
     "the log was compacted: of each key only the newest update is left, and deletes of long ago are gone. The "
-    "state must follow from these alone: it cannot count updates, remember old ones, or ignore deletes."
+    "state must follow from these alone: it cannot count updates, remember old ones, ignore deletes, or keep a value "
+    "when it rejects the next one of the key."
 )
 FROM_THE_START: Final = (
     "handlers that were just made must be equal. If this part does not come from the updates, leave it out: "
@@ -30,8 +31,8 @@ FROM_THE_START: Final = (
 )
 NOT_THERE: Final = "a delete may name a key that is not there: it never was, or compaction dropped the put before it."
 NO_REFUSAL: Final = (
-    "a handler that raises stops its node. If no node can take such an update, "
-    "return SiriusResult.rejected(reason) and change nothing."
+    "a handler that raises stops its node. If no node can take such an update, remove what the key held and return "
+    "SiriusResult.rejected(reason): after compaction nothing else is left of the key."
 )
 
 

@@ -82,7 +82,7 @@ class Point:
 
 
 class Films(Titles):
-    """Parses, refuses what makes no sense, and holds objects."""
+    """Parses, rejects what makes no sense, and holds objects."""
 
     def handle_put(self, key: str, body: bytes) -> SiriusResult:
         if not body.isdigit():
@@ -142,7 +142,8 @@ NOT_DETERMINISTIC = """
 """
 COMPACTED = """
     why: the log was compacted: of each key only the newest update is left, and deletes of long ago are gone. The
-    state must follow from these alone: it cannot count updates, remember old ones, or ignore deletes.
+    state must follow from these alone: it cannot count updates, remember old ones, ignore deletes, or keep a value
+    when it rejects the next one of the key.
     again: check_handler(..., seeds=[0]) or pytest --sirius-seed 0
 """
 SHARED = """
@@ -255,6 +256,21 @@ def test_what_compaction_takes_away_is_found(handler: type[Titles], part: str) -
     )
 
 
+class Insisting(Titles):
+    """Keeps the old value when it rejects a new one, which is all that compaction leaves of the key."""
+
+    def handle_put(self, key: str, body: bytes) -> SiriusResult:
+        if not body.isdigit():
+            return SiriusResult.rejected("a year is a number")
+        return super().handle_put(key, body)
+
+
+def test_a_rejection_that_keeps_the_old_value_is_found() -> None:
+    told = complaint_about(Insisting, updates=film)
+    assert "nothing on node" in told
+    assert is_like(told[told.index("why:") :], COMPACTED)
+
+
 class InTheClass(Titles):
     titles: ClassVar[dict[str, bytes]] = {}
 
@@ -316,8 +332,8 @@ def test_an_exception_is_told_with_the_update_that_caused_it() -> None:
         Numbers raised ValueError: invalid literal for int() with base 10: b'many'
         update: PUT 'a' b'many'
         where: seed 0, node …, sequence number …
-        why: a handler that raises stops its node. If no node can take such an update,
-        return SiriusResult.rejected(reason) and change nothing.
+        why: a handler that raises stops its node. If no node can take such an update, remove what the key held and
+        return SiriusResult.rejected(reason): after compaction nothing else is left of the key.
         again: check_handler(..., seeds=[0]) or pytest --sirius-seed 0
         """,
     )

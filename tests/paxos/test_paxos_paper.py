@@ -5,11 +5,11 @@ Where we depart from the paper a test says so, and why.
 
 from __future__ import annotations
 
-from sirius.paxos import Machine, Member, PaxosConfig
-from sirius.paxos.effects import Done, ReadFailed, Rejected, Unknown
+from sirius.paxos import Configuration, Machine, Member, PaxosConfig
+from sirius.paxos.effects import Done, KeepAccepted, ReadFailed, Rejected, Unknown
 from sirius.paxos.messages import Prepare, PreVoted
 from sirius.types import Ballot, NodeId
-from tests.paxos.harness import Cluster, Patient
+from tests.paxos.harness import CLUSTER, Cluster, Patient
 from tests.paxos.test_paxos_faults import done
 from tests.paxos.words import WordCodec, hole, words
 
@@ -448,3 +448,99 @@ def test_a_node_is_acquainted_with_voters_and_with_those_it_is_told_of() -> None
     cluster.wish("e", "abce")
     cluster.settle()
     assert [member.name for member in cluster.machine("a").acquaintances] == ["b", "c", "d"]
+
+
+# ---------------------------------------------------------------------- PMMC: what counts, and what does not
+
+
+def granted(cluster: Cluster, name: str) -> bool:
+    """Whether a node says yes to c, which asks for an election."""
+    cluster.tick("c")
+    cluster.deliver(f"c>{name} PreVote")
+    (answer,) = cluster.packets(f"{name}>c PreVoted")
+    return bool(answer.message.granted)
+
+
+def test_whoever_hears_a_leader_grants_no_election() -> None:
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.wait(1.0)
+    assert not granted(cluster, "b")
+
+
+def test_whoever_knows_more_grants_no_election() -> None:
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.cut_off("c")
+    cluster.propose("a", 1, "x")
+    cluster.settle()
+    cluster.heal()
+    cluster.crash("a")
+    cluster.nodes["b"].rng.patience = 5.0
+    cluster.machine("b")._state.election.rest(cluster.now)
+    cluster.wait(1.0)
+    cluster.tick("b")
+    assert not granted(cluster, "b")
+
+
+def test_a_candidate_that_finds_a_change_of_members_needs_a_majority_of_the_new_ones_too() -> None:
+    cluster = Cluster()
+    cluster.add("d")
+    change = WordCodec().membership(1, Configuration(CLUSTER, 2, four("abcd")))
+    ballot = Ballot(1, 1)
+    for name in "bc":
+        cluster.crash(name)
+        cluster.nodes[name].disk.journal.append(KeepAccepted(ballot, change))
+        cluster.nodes[name].disk.sync()
+        cluster.start(name)
+    cluster.crash("a")
+    cluster.campaign("b")
+    cluster.settle()
+    assert cluster.leaders == [], "b and c are two of three, but only two of four"
+    cluster.start("d")
+    cluster.wait(0.2)
+    cluster.tick("b")
+    cluster.settle()
+    assert cluster.leaders == ["b"]
+
+
+def four(names: str) -> tuple[Member, ...]:
+    return tuple(Member(NodeId(at), name) for at, name in enumerate(names, 1))
+
+
+def test_a_promise_counts_for_its_own_ballot_only() -> None:
+    cluster = Cluster()
+    cluster.campaign("a")
+    cluster.settle()
+    cluster.restart("a")
+    cluster.campaign("a")
+    cluster.sync("a")
+    cluster.deliver("a>b Prepare")
+    cluster.sync("b")
+    (late,) = cluster.drop("b>a Promise")
+    cluster.restart("a")
+    cluster.campaign("a")
+    cluster.sync("a")
+    cluster.arrive(late)
+    assert cluster.leaders == []
+
+
+def test_a_vote_counts_for_its_own_ballot_only() -> None:
+    cluster = Cluster()
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    cluster.deliver("a>b Accept")
+    cluster.sync("a", "b")
+    (late,) = cluster.drop("b>a Accepted")
+    cluster.disable("a", "no room")
+    cluster.disable("a", None)
+    cluster.drop()
+    cluster.campaign("a")
+    cluster.sync("a")
+    cluster.deliver("a>c Prepare")
+    cluster.sync("c")
+    cluster.deliver("c>a Promise")
+    cluster.sync("a")
+    assert cluster.leaders == ["a"]
+    cluster.arrive(late)
+    assert cluster.machine("a").decided == 1

@@ -75,20 +75,15 @@ def check_handler(
 
 def attributes(handler: Any) -> SimpleNamespace:
     """Return all attributes of a handler: the state, unless the user says what is."""
-    if not hasattr(handler, "__dict__"):
-        raise UsageError(
-            f"{type(handler).__name__} has __slots__ and no attributes to look at. Give check_handler a function that "
-            "returns what counts: state=lambda handler: handler.what_counts"
-        )
     return SimpleNamespace(**{**_shared(type(handler)), **vars(handler)})
 
 
 def _shared(handler: type) -> dict[str, Any]:
     """Return what is kept in the class and can change: hardly ever on purpose."""
-    classes = handler.__mro__[: -len(RequestHandler.__mro__)]
+    classes = [each for each in handler.__mro__ if each not in RequestHandler.__mro__]
     return {
         name: value
-        for each in classes
+        for each in reversed(classes)
         for name, value in vars(each).items()
         if isinstance(value, _CONTAINERS) and not name.startswith("__")
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Runs of pytest within this process forget what they imported, and numpy cannot be imported twice.
-import sirius.testing.handlers  # noqa: F401
+import sirius.testing.handlers
 
 pytest_plugins = ["pytester"]
 
@@ -152,3 +152,12 @@ def test_the_example_passes(pytester: pytest.Pytester) -> None:
     example = ROOT / "examples" / "test_films_handler.py"
     pytester.makepyfile(test_films_handler=example.read_text(encoding="utf-8"))
     pytester.runpytest_inprocess("--sirius-seeds=1").assert_outcomes(passed=2)
+
+
+def test_the_names_of_the_package_are_there_when_they_are_used() -> None:
+    assert set(sirius.testing.__all__) <= set(dir(sirius.testing))
+    assert sirius.testing.__all__ == sorted(sirius.testing._HOMES)
+    for name in sirius.testing.__all__:
+        assert getattr(sirius.testing, name) is not None
+    with pytest.raises(AttributeError, match="'sirius.testing' has no attribute 'unheard_of'"):
+        sirius.testing.unheard_of  # noqa: B018

@@ -159,5 +159,5 @@ def test_the_names_of_the_package_are_there_when_they_are_used() -> None:
     assert sirius.testing.__all__ == sorted(sirius.testing._HOMES)
     for name in sirius.testing.__all__:
         assert getattr(sirius.testing, name) is not None
-    with pytest.raises(AttributeError, match="'sirius.testing' has no attribute 'unheard_of'"):
+    with pytest.raises(AttributeError, match=r"'sirius.testing' has no attribute 'unheard_of'"):
         sirius.testing.unheard_of  # noqa: B018

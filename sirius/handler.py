@@ -31,7 +31,11 @@ class SiriusResult:
 
     @classmethod
     def rejected(cls, reason: str) -> SiriusResult:
-        """The handler does not take this update, and would not on any other node either."""
+        """The handler does not take this update, and would not on any other node either.
+
+        It is in the log all the same, as the newest of its key: after compaction nothing older of that key is left.
+        So remove what the key held before, or check what is wrong with an update before it is enqueued.
+        """
         return cls(error=reason)
 
 

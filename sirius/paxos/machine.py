@@ -183,10 +183,14 @@ class Machine:
             return True
         return False
 
+    def at(self, now: float) -> None:
+        """Say what time it is, before any call but `tick`: a message may come long after the last one."""
+        self._state.now = max(now, self._state.now)
+
     def tick(self, now: float) -> Effects:
-        """Let time pass. Call it a few times per heartbeat, and before a message whenever much time has passed."""
+        """Let time pass, and do what is due. Call it a few times per heartbeat."""
         state = self._state
-        state.now = now
+        self.at(now)
         self._watch_disk()
         self._leading.tick()
         self._running.tick()
@@ -233,7 +237,7 @@ class Machine:
 
     def holds_lease(self, now: float) -> bool:
         """Say whether nobody else leads at `now`. To be asked once more when a read by lease is done."""
-        self._state.now = max(now, self._state.now)
+        self.at(now)
         return self._leading.holds_lease
 
     def learn(self, values: Sequence[Value]) -> Effects:

@@ -177,6 +177,18 @@ def test_a_lease_ends_before_anybody_else_can_lead() -> None:
     assert cluster.now < 10
 
 
+def test_after_a_pause_a_message_finds_the_lease_at_its_end() -> None:
+    """Trap 22: a question that waited while the node was stopped comes before its next tick."""
+    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster.elect("a")
+    cluster.run(0.3)
+    cluster.read("b", 1)
+    cluster.wait(5)
+    cluster.machine("a").at(cluster.now)
+    cluster.deliver("b>a AskIndex")
+    assert not cluster.packets("a>b ReadIndex")
+
+
 def test_a_leader_that_has_not_taken_over_yet_has_no_lease_and_answers_no_read() -> None:
     cluster = Cluster(config=PaxosConfig(lease=True))
     cluster.elect("a")

@@ -6,7 +6,9 @@ of them, the first by name, then draws the cluster's id, makes the founding conf
 keeps it, and tells the others. Each belongs to one cluster for good and ignores any other. The first leader puts the
 founding configuration into slot 1, so that the log tells it to whoever comes later.
 
-If one of them was there before, it says so, and the empty one waits to be made a learner.
+If one of them was there before, it says so, and the empty one waits to be made a learner. All the voters may be
+replaced at once by nodes that know only each other: then the leader in office greets them, and who is wanted founds
+nothing. So that the greeting comes in time, a cluster of several is founded only after an election time-out.
 """
 
 from __future__ import annotations

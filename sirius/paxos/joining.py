@@ -16,35 +16,53 @@ _PATIENCE_S: Final = 2.0
 
 
 class Joining:
-    """Greets those who are wished for, for as long as this node is no voter."""
+    """Greets those who are wished for, for as long as this node is no voter; and as a leader, those who are missing."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._genesis = Genesis(state.me)
+        self._started = state.now
         self._greeted_at = float("-inf")
+        self._is_wanted = False
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether this node may take part in founding a cluster."""
+        return self._state.is_fresh and not self._is_wanted
 
     def tick(self) -> None:
         state = self._state
-        patience_s = state.config.retry_s if state.configuration is None else _PATIENCE_S
-        if state.is_voter or not state.wish or state.now - self._greeted_at < patience_s:
+        leads = state.leader is not None
+        patience_s = _PATIENCE_S if state.configuration and not leads else state.config.retry_s
+        if not state.wish or state.now - self._greeted_at < patience_s:
             return
         self._greeted_at = state.now
         self._try_to_found()
-        for name in self._names():
+        for name in self._unknown() if leads else self._others():
             # Whichever life of the name is there now: that is what its answer tells.
-            state.send_now(Member(NodeId(0), name), Hello(state.is_fresh))
+            state.send_now(Member(NodeId(0), name), Hello(self._is_free, wanted=leads))
 
-    def _names(self) -> list[str]:
+    def _others(self) -> list[str]:
+        """Whom a node that is no voter greets."""
         state = self._state
+        if state.is_voter:
+            return []
         voters = state.configuration.voters if state.configuration else ()
         names = {*(state.wish or ()), *(member.name for member in voters)}
         return sorted(names - {state.me.name})
 
+    def _unknown(self) -> list[str]:
+        """Whom a leader greets: who is wished for and not there yet. It must not found a cluster of its own."""
+        state = self._state
+        members = state.configuration.members if state.configuration else ()
+        return sorted({*(state.wish or ())} - {member.name for member in members})
+
     def hello(self, sender: Member, message: Hello) -> None:
         state = self._state
         state.seen[sender.name] = sender.node
+        self._is_wanted = self._is_wanted or message.wanted
         leader = state.me if state.leader is not None else state.election.leader
-        state.send_now(sender, Welcome(state.is_fresh, leader))
+        state.send_now(sender, Welcome(self._is_free, leader))
         founded = state.configuration if message.fresh and not state.replica.decided else None
         if founded is not None and sender in founded.voters:
             state.send(sender, Found(founded))
@@ -59,9 +77,11 @@ class Joining:
         self._try_to_found()
 
     def _try_to_found(self) -> None:
-        """Found the cluster, if everybody is there and it is this node's turn."""
+        """Found the cluster, if everybody is there, it is this node's turn, and nobody has come to fetch it."""
         state = self._state
-        if not state.is_fresh or state.wish is None:
+        if not self._is_free or not state.wish:
+            return
+        if len(state.wish) > 1 and state.now - self._started < state.config.election_timeout_s:
             return
         configuration = self._genesis.found(state.wish, state.rng.getrandbits(63) | 1)
         if configuration is not None:
@@ -71,7 +91,7 @@ class Joining:
 
     def found(self, _sender: Member, message: Found) -> None:
         state = self._state
-        if state.is_fresh and message.configuration.is_voter(state.me.node):
+        if self._is_free and message.configuration.is_voter(state.me.node):
             self._take(message.configuration)
 
     def _take(self, configuration: Configuration) -> None:

@@ -122,9 +122,10 @@ class TakeOver(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """Here I am. `fresh`: my disk is empty and I belong to no cluster."""
+    """Here I am. `fresh`: my disk is empty, and no cluster wants me. `wanted`: I lead one, and it wants you."""
 
     fresh: bool
+    wanted: bool = False
 
 
 class Welcome(NamedTuple):

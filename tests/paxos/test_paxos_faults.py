@@ -260,6 +260,24 @@ def test_a_node_with_an_empty_disk_is_no_voter_under_its_old_name() -> None:
     assert not cluster.machine("b").is_voter
 
 
+def test_nodes_that_a_cluster_wants_do_not_found_another() -> None:
+    # Trap 9. All voters are to be replaced by nodes with empty disks, which know only each other.
+    cluster = Cluster("abc")
+    cluster.elect("a")
+    cluster.propose("a", 1, "x")
+    cluster.settle()
+    for name in "def":
+        cluster.add(name)
+        cluster.start(name)
+    for name in "abcdef":
+        cluster.wish(name, "def")
+    cluster.run(8)
+    assert {cluster.machine(name).cluster for name in "abcdef"} == {cluster.machine("a").cluster}
+    assert cluster.voters("d") == ["d", "e", "f"]
+    assert cluster.leader in "def"
+    assert cluster.log("f") == ["x"]
+
+
 def test_a_ballot_is_used_once_also_when_its_node_restarts() -> None:
     # Trap 3.
     cluster = Cluster()

@@ -131,6 +131,7 @@ class Engine:
         catchup = settings.catchup
         self.catchup = Catchup(me, catchup, world.rng, world.now, start, settings.region)
         self._acquaintances: list[Member] = []
+        self._followed: tuple[Source, ...] = ()
         self._staging: Staging | None = None
         self._staged: Configuration | None = None
 
@@ -156,8 +157,17 @@ class Engine:
         """Tell catch-up whom it may ask."""
         if (known := self.machine.acquaintances) != self._acquaintances:
             self._acquaintances = known
-            sources = [Source(member, primary=True) for member in known]
-            self._pull(self.catchup.set_sources(sources))
+            self._set_sources()
+
+    def follow(self, sources: Iterable[Source]) -> None:
+        """Say who may be asked besides the voters: nodes that follow them, or each other."""
+        if (followed := tuple(sources)) != self._followed:
+            self._followed = followed
+            self._set_sources()
+
+    def _set_sources(self) -> None:
+        voters = [Source(member, primary=True) for member in self._acquaintances]
+        self._pull(self.catchup.set_sources([*voters, *self._followed]))
 
     def propose(self, token: int, updates: Sequence[Update], size: int) -> None:
         """Have updates decided; `Port.answer` tells what became of them."""
@@ -223,7 +233,13 @@ class Engine:
     @property
     def is_waiting(self) -> bool:
         """Whether something waits for the disk."""
-        return bool(self._held or self._tickets) or self.log.durable_seq + 1 < self.log.next_seq
+        log_waits = self.log.durable_seq + 1 < self.log.next_seq
+        return bool(self._held) or self.waits_for_journal or log_waits
+
+    @property
+    def waits_for_journal(self) -> bool:
+        """Whether something that consensus asked for is not on disk yet."""
+        return bool(self._tickets)
 
     # ------------------------------------------------------------------ effects
 

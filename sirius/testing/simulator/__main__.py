@@ -1,5 +1,7 @@
 """`python -m sirius.testing.simulator --seed 17`: run seeds, and say what they broke.
 
+`--trap 5 --count 3000` puts a known mistake into the code and stops at the first seed that shows it.
+
 Exits with 0 if everything held, 1 if a promise was broken, 2 on wrong usage.
 """
 
@@ -18,12 +20,15 @@ from sirius.testing.simulator.minimise import minimise
 from sirius.testing.simulator.settings import draw_settings
 from sirius.testing.simulator.simulation import Result, run
 from sirius.testing.simulator.swarm import draw_schedule
+from sirius.testing.simulator.traps import TRAPS, hunt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return the exit code."""
     options = _parser().parse_args(arguments)
     logging.getLogger("sirius.wal").setLevel(logging.CRITICAL + 1)
+    if options.trap:
+        return _trap(options)
     if options.count == 1:
         return _one(options)
     return _many(options)
@@ -40,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minimise", action="store_true", help="look for fewer faults that break the same promise"
     )
+    parser.add_argument("--trap", choices=TRAPS, help="put a known mistake in, and look for it")
     parser.add_argument("--json", action="store_true", help="results as JSON")
     return parser
 
@@ -117,6 +123,23 @@ def _told(results: Iterator[Result]) -> Iterator[Result]:
             print(describe(result), file=sys.stderr)
             _explain(result, minimised=False)
         yield result
+
+
+# ---------------------------------------------------------------------- a bug that is put in
+
+
+def _trap(options: argparse.Namespace) -> int:
+    trap = TRAPS[options.trap]
+    print(f"trap {trap.number}, {trap.name}: {trap.what}")
+    catch = hunt(trap, range(options.seed, options.seed + options.count))
+    if catch is None:
+        print(f"not found in {options.count} seeds")
+        return 0
+    print(f"found after {catch.seeds} seeds: {describe(catch.result)}")
+    print(f"  {catch.result.violation}")
+    if options.trace:
+        options.trace.write_text("\n".join(catch.result.trace) + "\n", encoding="utf-8")
+    return 1
 
 
 if __name__ == "__main__":

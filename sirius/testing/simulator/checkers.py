@@ -7,21 +7,20 @@ D  Durability: what was acknowledged is in its slot; what was rejected is nowher
 C  Convergence: equal positions have equal states.
 R  Reads and removals: a read is not older than what was acknowledged before it began; a hole is only where an
    entry was superseded or a delete could go, so nothing comes back that was deleted.
-M  Memory: what a node holds stays below its bound.
-L  Liveness: once everything is healed, writes resume and all nodes reach the same end (`simulation`).
+M  Memory: what a node holds stays below its bound, and so does what waits for its handler.
+L  Liveness: once everything is healed, writes resume and all nodes reach the same end (`simulation`). And nobody
+   stands in the way of others who hears nobody, or whose disk hangs (`watch`).
 =  ==========================================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sirius.paxos.config import PaxosConfig
 from sirius.testing.simulator.truth import Fact, Replay, Truth, Violation, decode
 from sirius.types import Ballot, NodeId
 from sirius.wal import Block, Update
-
-Blocks = Iterable[Block]
 
 
 class Checkers:
@@ -33,12 +32,10 @@ class Checkers:
         """How many updates were acknowledged."""
         self.acknowledged_to = 0
         """The highest slot of them."""
-        self._same: set[tuple[int, int, int]] = set()
         self._decoded: dict[tuple[int, int, int], dict[int, Fact]] = {}
         self._reigns: dict[Ballot, tuple[str, int]] = {}
         self._rejected: list[tuple[str, Sequence[Update]]] = []
         self._bytes_max = held_bytes_max(config, request_bytes_max)
-        self._config = config
 
     # ------------------------------------------------------------------ A P C R
 

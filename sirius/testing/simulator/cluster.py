@@ -102,6 +102,11 @@ class Cluster:
 
     # ------------------------------------------------------------------ who is there
 
+    def followers_beside(self, node: SimNode) -> list[Member]:
+        """Return the other followers that are up."""
+        others = (self.nodes[name] for name in self.settings.followers if name != node.name)
+        return [Member(NodeId(each.node_id), each.name) for each in others if each.is_up]
+
     @property
     def leader(self) -> SimNode | None:
         """Whoever leads with the highest ballot."""

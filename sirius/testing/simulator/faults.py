@@ -15,7 +15,7 @@ class Kind(StrEnum):
     """What can go wrong. Where a fault says no other, it is about the node `where`."""
 
     ISOLATE = "isolate"
-    """Cut one node off from all others; its clock may run slow meanwhile, so that it notices late."""
+    """Cut one node off from all others; its clock may run slow meanwhile, and the others' fast."""
     SPLIT = "split"
     """Cut some of the nodes, `names`, off from the rest."""
     ONE_WAY = "one-way"
@@ -65,7 +65,9 @@ class Kind(StrEnum):
     PASSIVE = "passive"
     """The member file of one node is emptied for a while."""
     COMPACT = "compact"
-    """Compact the node's log, and kill it in the middle of that if a call to the disk is named."""
+    """Compact the node's log, or everybody's; kill it in the middle of that if a call to the disk is named."""
+    SLOW_HANDLER = "slow-handler"
+    """Whoever applies what was decided takes long over it."""
     BURST = "burst"
     """Clients ask for so many times as much."""
 

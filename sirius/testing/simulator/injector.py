@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -59,6 +60,7 @@ class Injector:
             Kind.PASSIVE: self._passive,
             Kind.COMPACT: self._compact,
             Kind.BURST: self._burst,
+            Kind.SLOW_HANDLER: self._slow_handler,
         }
 
     def plan(self, schedule: list[Fault]) -> None:
@@ -110,7 +112,7 @@ class Injector:
     def _heal_node(self, node: SimNode) -> None:
         node.disk.heal()
         node.clock.run_at(1.0, self._loop.now)
-        node.passive = node.held_down = 0
+        node.passive = node.held_down = node.handler.slow = 0
         if node.wish is not None:
             node.wish = self._cluster.settings.voters
         node.pauses = min(node.pauses, 1)
@@ -135,6 +137,9 @@ class Injector:
         links = [(node.name, other) for other in others] + [(other, node.name) for other in others]
         if fault.amount:
             self._clock_speed(fault, node)
+            faster = replace(fault, amount=min(-fault.amount, self._cluster.settings.clock_bound))
+            for other in others:
+                self._clock_speed(faster, self._cluster.nodes[other])
         return self._cut(links, fault.for_s)
 
     def _split(self, fault: Fault, _node: SimNode) -> bool:
@@ -275,6 +280,10 @@ class Injector:
         return True
 
     def _compact(self, fault: Fault, node: SimNode) -> bool:
+        nodes = [node] if fault.where else list(self._cluster.nodes.values())
+        return any([self._compact_one(fault, each) for each in nodes])
+
+    def _compact_one(self, fault: Fault, node: SimNode) -> bool:
         if not node.is_up or node.pauses:
             return False
         upto = self._droppable(node) if fault.amount else 0
@@ -323,6 +332,11 @@ class Injector:
     def _active(node: SimNode) -> None:
         node.passive = max(0, node.passive - 1)
         node.read_member_file()
+
+    def _slow_handler(self, fault: Fault, node: SimNode) -> bool:
+        node.handler.slow += 1
+        self._later(fault.for_s, node.handler.hurry)
+        return True
 
     def _burst(self, fault: Fault, _node: SimNode) -> bool:
         return self._rate(self._cluster.clients.bursts, fault)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sirius.catchup.effects import Read
+from sirius.catchup.sources import Source
 from sirius.engine import Engine, World
 from sirius.errors import LogError
 from sirius.feeding import feed
@@ -22,8 +23,10 @@ from sirius.paxos.messages import Envelope
 from sirius.testing._gate import SimulatedCrash
 from sirius.testing.simulator.clock import NodeClock
 from sirius.testing.simulator.disk import SimDisk
+from sirius.testing.simulator.handler import SimHandler
 from sirius.testing.simulator.settings import stream
 from sirius.testing.simulator.truth import Replay
+from sirius.testing.simulator.watch import Watch
 from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy
 
@@ -59,6 +62,8 @@ class SimNode:
         self.replay = Replay()
         self.durable = 0
         """How far the log on disk went when it was last seen."""
+        self.handler = SimHandler(name, settings.backlog_bytes_max)
+        self._watch = Watch(name, settings.paxos.election_timeout_s)
         self._inbox: deque[Call] = deque(maxlen=_INBOX_MAX)
         self._is_syncing = False
         self._led = False
@@ -102,6 +107,7 @@ class SimNode:
         self._inbox.clear()
         self.node_id = engine.machine.me.node
         self._cluster.began(self)
+        self._watch.begin(engine, self._monotonic())
         self._replay_log(engine)
         self._cluster.note(self.name, f"starts at {self.replay.position}")
         engine.wish(self._wished)
@@ -185,10 +191,15 @@ class SimNode:
         self.replay = Replay()
         for block in engine.log.blocks():
             self._cluster.checkers.decided(self.name, self.replay, block)
+        self.handler.begin(engine.log, self.replay.position)
 
     def receive(self, envelope: Envelope) -> None:
         """Take what another node sent."""
-        self.enter(lambda engine: engine.receive(envelope))
+        self.enter(partial(self._receive, envelope))
+
+    def _receive(self, envelope: Envelope, engine: Engine) -> None:
+        self._watch.heard(self._monotonic())
+        engine.receive(envelope)
 
     def _plan_tick(self) -> None:
         delay = self._cluster.settings.tick_s * self.rng.uniform(0.9, 1.1)
@@ -199,12 +210,21 @@ class SimNode:
             return
         self._plan_tick()
         if not self.pauses:
-            self._check_memory()
+            self._check()
+            self.handler.apply()
+            self.enter(self._follow)
             self.enter(_tick_at(self._monotonic()))
 
-    def _check_memory(self) -> None:
+    def _check(self) -> None:
         if self.engine is not None:
             self._cluster.checkers.memory(self.name, self.engine.machine.held_bytes)
+            self._watch.look(self.engine, self._monotonic(), disk_hangs=bool(self.disk.hangs))
+
+    def _follow(self, engine: Engine) -> None:
+        """Where followers follow each other, they prefer that to asking voters."""
+        if self._cluster.settings.chained and self.name in self._cluster.settings.followers:
+            members = self._cluster.followers_beside(self)
+            engine.follow(Source(member, distance=-1.0) for member in members)
 
     # ------------------------------------------------------------------ the disk
 
@@ -233,6 +253,7 @@ class SimNode:
         if life == self.life and self.engine is not None:
             self._is_syncing = False
             if not self.disk.hangs:
+                self._watch.synced()
                 self.enter(lambda engine: engine.sync())
 
     # ------------------------------------------------------------------ orders
@@ -258,6 +279,7 @@ class SimNode:
 
     def decided(self, block: Block) -> None:
         self._cluster.decided(self, block)
+        self.handler.push(block)
 
     def read(self, read: Read) -> None:
         delay = self._cluster.settings.sync_s * self.rng.uniform(0.5, 2)

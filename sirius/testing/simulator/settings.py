@@ -23,6 +23,8 @@ FOLLOWERS: Final = ("p", "q")
 CLUSTER_SIZES: Final = (1, 3, 3, 3, 5, 5, 7)
 WRITES_PER_S_MIN: Final = 50
 """A run with fewer acknowledged writes a second proves nothing."""
+KINDS: Final = tuple(kind for kind in Kind if kind != Kind.SLOW_HANDLER)
+"""The kinds that disturb consensus. A slow handler must not, and so it comes on top of them."""
 LOG_CONFIG: Final = LogConfig(
     segment_records_max=400,
     reserve_bytes=0,
@@ -56,12 +58,20 @@ class Settings:
     keys: int
     trim_bytes_min: int
     catchup: CatchupConfig
+    chained: bool
+    """Whether followers follow each other, too."""
+    backlog_bytes_max: int = 4096
     log: LogConfig = LOG_CONFIG
 
     @property
     def machines(self) -> Machines:
         """The settings of each node's machines."""
         return Machines(self.paxos, self.catchup)
+
+    @property
+    def clock_bound(self) -> float:
+        """By how much clocks may run wrong. Leases bear what is configured, less what a tick is late."""
+        return self.paxos.clock_drift_max - 0.1 if self.paxos.lease else 0.5
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,13 +120,14 @@ def draw_settings(seed: int) -> Settings:
         keys=rng.choice((3, 8, 20, 60)),
         trim_bytes_min=rng.choice((2_000, 20_000, 8 << 20)),
         catchup=_draw_catchup(rng),
+        chained=rng.random() < 0.7,
     )
 
 
 def _draw_kinds(rng: random.Random) -> tuple[Kind, ...]:
     chance = rng.choice((0.3, 0.5, 0.8))
-    drawn = tuple(kind for kind in Kind if rng.random() < chance)
-    return drawn if len(drawn) > 3 else tuple(Kind)
+    drawn = tuple(kind for kind in KINDS if rng.random() < chance)
+    return drawn if len(drawn) > 3 else KINDS
 
 
 def _draw_paxos(rng: random.Random) -> PaxosConfig:
@@ -131,6 +142,7 @@ def _draw_paxos(rng: random.Random) -> PaxosConfig:
         level_slots=rng.choice((10, 50, 200)),
         accept_slots_max=4096,
         lease=rng.random() < 0.3,
+        clock_drift_max=0.3,
     )
     return _with_bounds(config, rng)
 

@@ -126,7 +126,9 @@ class Simulation:
     def _is_level(self) -> bool:
         last = self.cluster.checkers.truth.last
         return all(
-            node.is_up and node.replay.position == last == self.cluster.durable(node)
+            node.is_up
+            and node.replay.position == last == self.cluster.durable(node)
+            and not node.handler.waiting
             for node in self.cluster.nodes.values()
         )
 

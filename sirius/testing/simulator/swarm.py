@@ -61,6 +61,7 @@ class _Drawing:
             Kind.CLOCK_SPEED: self._clock_speed,
             Kind.CLOCK_JUMP: self._clock_jump,
             Kind.SLOW_DISK: self._slow_disk,
+            Kind.HUNG_DISK: self._hung_disk,
             Kind.SYNC_ERROR: self._sync_error,
             Kind.LOST_DISK: self._short,
             Kind.CORRUPT_JOURNAL: self._short,
@@ -73,7 +74,31 @@ class _Drawing:
 
     def schedule(self) -> list[Fault]:
         times = sorted(self._time() for _ in range(self._settings.faults))
-        return [self._until_calm(self._one(at)) for at in times]
+        faults = [self._until_calm(self._one(at)) for at in times]
+        more = [*self._slow_handlers(), *self._late_leaders()]
+        return sorted([*faults, *more], key=lambda fault: fault.at)
+
+    def _slow_handlers(self) -> list[Fault]:
+        rng, settings = stream(self._settings.seed, "handlers"), self._settings
+        times = [
+            round(rng.uniform(0.5, settings.duration_s - 1), 3) for _ in range(rng.randrange(3))
+        ]
+        return [
+            Fault(
+                at, Kind.SLOW_HANDLER, rng.choice(settings.names), round(rng.uniform(0.3, 2.0), 2)
+            )
+            for at in times
+        ]
+
+    def _late_leaders(self) -> list[Fault]:
+        """Where leases are in use, have a leader notice late that others have another."""
+        rng, settings = stream(self._settings.seed, "leases"), self._settings
+        if not settings.paxos.lease or len(settings.voters) == 1:
+            return []
+        at, for_s = (round(rng.uniform(*bounds), 3) for bounds in ((1.0, 4.0), (0.6, 1.0)))
+        if rng.random() < 0.4:
+            return [Fault(at, Kind.PAUSE, LEADER, for_s)]
+        return [Fault(at, Kind.ISOLATE, LEADER, for_s, -settings.clock_bound)]
 
     def _time(self) -> float:
         """Draw a time in a storm."""
@@ -125,7 +150,7 @@ class _Drawing:
         """A leader whose clock is slow believes for longer than others that it leads."""
         if self._rng.random() < 0.5:
             return self._lasting(kind, at)
-        slow = 0.05 if self._settings.paxos.lease else 0.7
+        slow = self._settings.clock_bound if self._settings.paxos.lease else 0.7
         return Fault(at, kind, LEADER, self._lasts(0.9, 1.4), -slow)
 
     def _split(self, kind: Kind, at: float) -> Fault:
@@ -149,8 +174,7 @@ class _Drawing:
         return Fault(at, kind, "", self._lasts(0.3, 0.8) * len(self._settings.voters))
 
     def _clock_speed(self, kind: Kind, at: float) -> Fault:
-        # With leases clocks must keep to what is configured, less what a tick is late.
-        bound = 0.05 if self._settings.paxos.lease else 0.5
+        bound = self._settings.clock_bound
         amount = round(self._rng.uniform(-bound, bound), 3)
         return Fault(at, kind, self._where(kind, at), self._lasts(0.3, 3.0), amount)
 
@@ -162,6 +186,10 @@ class _Drawing:
     def _slow_disk(self, kind: Kind, at: float) -> Fault:
         amount = self._rng.choice((0.02, 0.1, 0.3))
         return Fault(at, kind, self._where(kind, at), self._lasts(0.2, 1.0), amount)
+
+    def _hung_disk(self, kind: Kind, at: float) -> Fault:
+        """Long enough that a leader has to step down."""
+        return Fault(at, kind, self._where(kind, at), self._lasts(0.3, 1.2))
 
     def _sync_error(self, kind: Kind, at: float) -> Fault:
         return Fault(at, kind, self._where(kind, at), amount=self._rng.choice((0.1, 0.9)))
@@ -179,7 +207,8 @@ class _Drawing:
     def _compact(self, kind: Kind, at: float) -> Fault:
         call = self._rng.randrange(1, 20) if self._rng.random() < 0.3 else 0
         drops = float(self._rng.random() < 0.7)
-        return Fault(at, kind, self._where(kind, at), amount=drops, at_call=call)
+        where = "" if not call and self._rng.random() < 0.4 else self._where(kind, at)
+        return Fault(at, kind, where, amount=drops, at_call=call)
 
     def _burst(self, kind: Kind, at: float) -> Fault:
         return Fault(at, kind, "", self._lasts(0.3, 1.0), 3.0)

@@ -269,7 +269,14 @@ def test_nodes_that_a_cluster_wants_do_not_found_another() -> None:
     for name in "def":
         cluster.add(name)
         cluster.start(name)
-    for name in "abcdef":
+    cluster.crash("b")
+    cluster.crash("c")
+    for name in "adef":
+        cluster.wish(name, "def")
+    cluster.run(3)
+    assert {cluster.machine(name).cluster for name in "def"} == {0}, "they wait to be fetched"
+    for name in "bc":
+        cluster.start(name)
         cluster.wish(name, "def")
     cluster.run(8)
     assert {cluster.machine(name).cluster for name in "abcdef"} == {cluster.machine("a").cluster}

@@ -24,6 +24,8 @@ class Joining:
         self._started = state.now
         self._greeted_at = float("-inf")
         self._is_wanted = False
+        self._founding: Configuration | None = None
+        """The configuration that this node has drawn. Nobody hears of it before it is on disk here."""
 
     @property
     def _is_free(self) -> bool:
@@ -79,23 +81,25 @@ class Joining:
     def _try_to_found(self) -> None:
         """Found the cluster, if everybody is there, it is this node's turn, and nobody has come to fetch it."""
         state = self._state
-        if not self._is_free or not state.wish:
+        if not self._is_free or not state.wish or self._founding is not None:
             return
         if len(state.wish) > 1 and state.now - self._started < state.config.election_timeout_s:
             return
-        configuration = self._genesis.found(state.wish, state.rng.getrandbits(63) | 1)
-        if configuration is not None:
-            self._take(configuration)
-            for member in state.others:
-                state.send(member, Found(configuration))
+        self._founding = self._genesis.found(state.wish, state.rng.getrandbits(63) | 1)
+        if self._founding is not None:
+            state.persist(KeepNote(FOUNDED, self._founding))
+            for member in self._founding.voters:
+                state.send(member, Found(self._founding))
 
     def found(self, _sender: Member, message: Found) -> None:
-        state = self._state
-        if self._is_free and message.configuration.is_voter(state.me.node):
-            self._take(message.configuration)
+        state, configuration = self._state, message.configuration
+        if configuration == self._founding:
+            self._belong_to(configuration)
+        elif self._is_free and configuration.is_voter(state.me.node):
+            state.persist(KeepNote(FOUNDED, configuration))
+            self._belong_to(configuration)
 
-    def _take(self, configuration: Configuration) -> None:
+    def _belong_to(self, configuration: Configuration) -> None:
         state = self._state
-        state.persist(KeepNote(FOUNDED, configuration))
         state.cluster = configuration.cluster
         state.replica.configuration = configuration

@@ -6,8 +6,10 @@ import random
 
 from sirius.codec import BlockCodec
 from sirius.paxos import Configuration, Envelope, Machine, Member, PaxosConfig, Recovered
+from sirius.paxos.effects import KeepNote
 from sirius.paxos.members import next_step
-from sirius.paxos.messages import Accept, Accepted, Message, Welcome
+from sirius.paxos.messages import Accept, Accepted, Found, Message, Welcome
+from sirius.paxos.state import FOUNDED
 from sirius.types import Ballot, NodeId, Seq
 
 A, B, C = (Member(NodeId(number), name) for number, name in ((1, "a"), (2, "b"), (3, "c")))
@@ -78,3 +80,21 @@ def test_what_others_say_of_a_leader_counts_for_less_than_what_it_said_itself() 
     machine.step(from_a(Welcome(False, OLD_A)))
     machine.step(from_a(Welcome(False, Member(NodeId(4), "b"))))
     assert machine._state.seen == {"a": A.node}
+
+
+def test_nobody_hears_of_a_cluster_before_its_founder_has_it_on_disk() -> None:
+    """Seed 165: the founder's sync failed. All had joined its cluster, and nobody knew who votes there."""
+    machine = Machine(A, PaxosConfig(), CODEC, random.Random(1), 0.0)
+    machine.wish(("a", "b", "c"))
+    for member in (B, C):
+        machine.step(Envelope(0, 0, member, A.node, Welcome(True, None)))
+    effects = machine.tick(1.0)
+    assert [entry.key for entry in effects.persist if isinstance(entry, KeepNote)] == [FOUNDED]
+    told = [(to, message) for to, message in effects.send if isinstance(message, Found)]
+    assert [to for to, _ in told] == [A, B, C]
+    assert machine.envelope(B, Welcome(True, None)).cluster == 0
+    assert machine.tick(2.0).persist == []
+    to, found = told[0]
+    assert machine.step(machine.envelope(to, found)).persist == []
+    assert machine.cluster == found.configuration.cluster
+    assert machine.is_voter

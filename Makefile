@@ -71,9 +71,9 @@ bench: $(VENV)/.dev ## run the benchmarks; ONLY=name for one, JSON=1 for JSON
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(filter-out 0,$(JSON)),--json)
 
 .PHONY: sim
-sim: $(VENV)/.core ## try to break consensus; SEED=17, COUNT=100 JOBS=2 for many, TRACE=file, MINIMISE=1
+sim: $(VENV)/.core ## try to break consensus; SEED=17, COUNT=100 JOBS=2 for many, TRACE=file, MINIMISE=1, TRAP=5
 	@$(BIN)/python -m sirius.testing.simulator --seed $(or $(SEED),0) --count $(or $(COUNT),1) \
-	  --jobs $(or $(JOBS),1) $(if $(TRACE),--trace $(TRACE)) \
+	  --jobs $(or $(JOBS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TRAP),--trap $(TRAP)) \
 	  $(if $(filter-out 0,$(MINIMISE)),--minimise) $(if $(filter-out 0,$(JSON)),--json)
 
 .PHONY: soak

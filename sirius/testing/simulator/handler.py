@@ -25,7 +25,7 @@ class SimHandler:
         self.slow = 0
         """How many faults keep it busy."""
         self._ticks = 0
-        self._backlog = Backlog(Seq(0), lambda _first, _last: ())
+        self._backlog = Backlog(Seq(0), lambda _first, _last: (), bytes_max=bytes_max)
 
     def begin(self, log: Log, applied: int) -> None:
         """Everything up to `applied` was taken from the log when the node started, or took a whole log over."""

@@ -12,7 +12,7 @@ import numpy as np
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.values import Content, Request, Run
 from sirius.types import Ballot, NodeId, Seq
-from sirius.wal.block import ENTRY, Block, Entries, assemble
+from sirius.wal.block import ENTRY, Block, Entries, assemble, seal
 from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Update
 
 MEMBERSHIP_KEY: Final = b"membership"
@@ -47,12 +47,17 @@ class BlockCodec:
             at = end
         return assemble(first, first + at - 1, entries, keys, bodies, self._limits)
 
-    def noops(self, first: int, last: int) -> Block:
-        """Fill slots with entries that do nothing."""
-        entries = self._entries(first, last - first + 1)
-        entries["op"] = Op.NOOP
-        nothing = [b""] * len(entries)
-        return assemble(first, last, entries, nothing, nothing, self._limits)
+    def join(self, values: Sequence[Block]) -> Block:
+        """Make one block of some that follow each other; the entries stay as they are."""
+        if len(values) == 1:
+            return values[0]
+        entries = np.concatenate([block.entries for block in values])
+        keys = [block.raw[block.keys_at : block.bodies_at] for block in values]
+        bodies = [
+            block.raw[block.bodies_at : block.bodies_at + block.header.bodies_len]
+            for block in values
+        ]
+        return seal(values[0].first, values[-1].last, entries, keys, bodies)
 
     def membership(self, slot: int, configuration: Configuration) -> Block:
         """Write a configuration down as an entry."""
@@ -72,7 +77,7 @@ class BlockCodec:
         entries = value.entries
         has_holes = len(entries) < value.last - value.first + 1
         runs = () if has_holes else _runs(entries)
-        return Content(runs, _configuration(value), has_holes)
+        return Content(runs, _configurations(value), has_holes)
 
 
 def _updates(request: Request) -> Sequence[Update]:
@@ -91,15 +96,14 @@ def _runs(entries: Entries) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def _configuration(block: Block) -> Configuration | None:
-    """Return the last configuration in a block; nearly always there is none."""
+def _configurations(block: Block) -> tuple[Configuration, ...]:
+    """Return the configurations in a block; nearly always there is none."""
     found = (block.entries["op"] == _MEMBERSHIP).nonzero()[0]
     if not len(found):
-        return None
-    end = int(found[-1])
-    bodies = block.entries["body_len"][: end + 1]
-    last = block.bodies_at + int(bodies.sum(dtype=np.int64))
-    return from_json(block.raw[last - int(bodies[-1]) : last])
+        return ()
+    ends = block.bodies_at + np.cumsum(block.entries["body_len"], dtype=np.int64)
+    starts = ends - block.entries["body_len"]
+    return tuple(from_json(block.raw[starts[at] : ends[at]]) for at in found.tolist())
 
 
 def to_json(configuration: Configuration) -> bytes:

@@ -29,6 +29,7 @@ from sirius.catchup.sources import Source
 from sirius.codec import BlockCodec, from_json, to_json
 from sirius.errors import LogError, OutOfOrder
 from sirius.feeding import Fed, Found, Listed, Unreadable, edition_of
+from sirius.paxos.acceptor import Under
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import (
     Answer,
@@ -44,9 +45,9 @@ from sirius.paxos.machine import Machine
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Envelope, Message
 from sirius.paxos.sessions import Sessions
-from sirius.paxos.state import FOUNDED, JOINED, Recovered
+from sirius.paxos.state import ACCEPTED, FOUNDED, JOINED, Recovered
 from sirius.paxos.values import SLOT_MAX, PValue
-from sirius.types import NodeId, Seq
+from sirius.types import Ballot, NodeId, Seq
 from sirius.wal import Block, Log
 from sirius.wal.journal import Journal
 from sirius.wal.record import Update
@@ -369,7 +370,16 @@ def keep(journal: Journal, entry: Entry) -> int:
 
 
 def _note(value: object) -> bytes:
-    return to_json(value) if isinstance(value, Configuration) else str(value).encode()
+    if isinstance(value, Configuration):
+        return to_json(value)
+    if isinstance(value, Under):
+        return b"%d.%d.%d" % (*value.ballot, value.first)
+    return str(value).encode()
+
+
+def _under(note: bytes) -> Under:
+    number, node, first = map(int, note.split(b"."))
+    return Under(Ballot(number, node), first)
 
 
 def identity(journal: Journal, rng: random.Random) -> NodeId:
@@ -397,6 +407,7 @@ def recover(log: Log, journal: Journal, codec: BlockCodec, config: PaxosConfig) 
         promised=journal.promised,
         highest=journal.highest_ballot,
         accepted=[PValue(*each) for each in journal.accepted(decided + 1, SLOT_MAX)],
+        under=_under(under) if (under := journal.notes.get(ACCEPTED.encode())) else None,
         cluster=int(journal.notes.get(JOINED.encode(), 0)),
         configuration=configuration,
         sessions=sessions,

@@ -8,6 +8,7 @@ before it is decided, and then its own configuration counts.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sirius.paxos.config import PaxosConfig
@@ -22,7 +23,13 @@ class Commander:
 
     value: Value
     sent_at: float
+    also: Sequence[Configuration] = ()
+    """Of these, too, a majority has to accept it."""
     votes: set[NodeId] = field(default_factory=set)
+
+    def is_accepted(self, configuration: Configuration) -> bool:
+        """Say whether majorities have accepted it."""
+        return all(each.is_quorum(self.votes) for each in (configuration, *self.also))
 
 
 class Pipeline:
@@ -44,10 +51,15 @@ class Pipeline:
             self.bytes < self._bytes_max or not self._under_way
         )
 
-    def begin(self, value: Value, now: float) -> None:
-        self._under_way.append(Commander(value, now))
+    def begin(self, value: Value, now: float, also: Sequence[Configuration] = ()) -> None:
+        self._under_way.append(Commander(value, now, also))
         self.bytes += len(value)
         self.next_slot = value.last + 1
+
+    @property
+    def newest(self) -> Commander:
+        """The one that was begun last."""
+        return self._under_way[-1]
 
     def vote(self, node: NodeId, first: int, last: int) -> None:
         """Count a vote; for a value that is not under way any more it means nothing."""
@@ -58,7 +70,7 @@ class Pipeline:
 
     def pop_decided(self, configuration: Configuration) -> Value | None:
         """Take out the first value, if a majority has accepted it."""
-        if self._under_way and configuration.is_quorum(self._under_way[0].votes):
+        if self._under_way and self._under_way[0].is_accepted(configuration):
             value = self._under_way.popleft().value
             self.bytes -= len(value)
             return value

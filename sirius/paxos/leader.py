@@ -1,7 +1,7 @@
 """The leader: what a node does while its ballot is the adopted one.
 
-It proposes again what its scout found, fills the gaps with no-ops, and states the configuration in force: with that its
-reign begins (`sirius.paxos.scout` says why). Then it gives slots to requests: as many as are there go into one value,
+It proposes again what its scout found, all at once, and states the configuration in force: with that its reign begins,
+and the log tells from where on it led. Then it gives slots to requests: as many as are there go into one value,
 so batches grow with load and nothing waits for a timer while the pipeline has room.
 
 It lives as long as the ballot: pre-empted, cut off from its majority or handing over, it is thrown away, and what
@@ -20,7 +20,7 @@ from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Expected
 from sirius.paxos.pulse import Pulse
 from sirius.paxos.sessions import Sessions
-from sirius.paxos.values import Codec, Content, Request, Span, Value
+from sirius.paxos.values import Codec, Content, Request, Value
 from sirius.types import Ballot, NodeId, Seq
 
 
@@ -45,7 +45,9 @@ class Leader:
         """The last serial of each session that this leader has proposed or is about to."""
         self._intake: deque[Request] = deque()
         self._intake_bytes = 0
-        self._adopted: deque[Value] = deque()
+        self._adopted: Value | None = None
+        self._also: list[Configuration] = []
+        """The configurations in it: its slots behind them were decided by their majorities, if at all."""
         self._step: Configuration | None = None
         self._alone = False
         """Whether the value under way changes the voters."""
@@ -54,21 +56,17 @@ class Leader:
         self.successor: Member | None = None
         self.handing_over_since = now
 
-    def adopt(self, spans: Sequence[Span], decided: int, configuration: Configuration) -> None:
-        """Take over what the scout found behind `decided`; gaps become no-ops. Then begin the reign."""
+    def adopt(self, values: Sequence[Value], decided: int, configuration: Configuration) -> None:
+        """Take over what the scout found behind `decided`, all of it in one value. Then begin the reign."""
         self._step = configuration
-        slot = decided + 1
-        for span in spans:
-            if span.first > slot:
-                self._adopted.append(self._codec.noops(slot, span.first - 1))
-            self._adopted.append(span.cut)
-            slot = span.last + 1
-        for value in self._adopted:
-            content = self._codec.content(value)
+        for content in map(self._codec.content, values):
             self._note(content)
+            self._also += content.configurations
             self._step = content.configuration or self._step
+        if values:
+            self._adopted = self._codec.join(values)
         self.pipeline = Pipeline(self._config, decided + 1)
-        self.adopted_last = Seq(slot - 1)
+        self.adopted_last = Seq(values[-1].last if values else decided)
         """Reads have to wait until this is decided: it may have been, before this leader came."""
 
     def _note(self, content: Content) -> None:
@@ -120,12 +118,16 @@ class Leader:
 
     @property
     def held_bytes(self) -> int:
-        return self._intake_bytes + self.pipeline.bytes + sum(map(len, self._adopted))
+        return (
+            self._intake_bytes
+            + self.pipeline.bytes
+            + (len(self._adopted) if self._adopted is not None else 0)
+        )
 
     @property
     def has_adopted(self) -> bool:
         """Whether something that the scout found waits to be proposed again."""
-        return bool(self._adopted)
+        return self._adopted is not None
 
     def change(self, step: Configuration | None) -> None:
         """Propose a configuration as soon as nothing else is under way."""
@@ -141,26 +143,21 @@ class Leader:
             self._alone = False
         if self._alone or not self.pipeline.has_room:
             return None
+        also = self._also if self._adopted is not None else ()
         value = self._choose()
         if value is not None:
-            self.pipeline.begin(value, now)
+            self.pipeline.begin(value, now, also)
         return value
 
     def _choose(self) -> Value | None:
-        if self._adopted:
-            return self._choose_adopted()
+        if self._adopted is not None:
+            adopted, self._adopted = self._adopted, None
+            return adopted
         if self._step is not None:
             return self._choose_step()
         if self._intake and self.successor is None:
             return self._codec.encode(self.pipeline.next_slot, self._batch())
         return None
-
-    def _choose_adopted(self) -> Value | None:
-        changes = self._codec.content(self._adopted[0]).configuration is not None
-        if changes and self.pipeline:
-            return None
-        self._alone = changes
-        return self._adopted.popleft()
 
     def _choose_step(self) -> Value | None:
         if self.pipeline or self._step is None:

@@ -50,11 +50,8 @@ class Leading:
     def propose(self) -> None:
         """Begin with as many values as the pipeline takes."""
         state, leader = self._state, self._state.leader
-        while leader is not None and (value := leader.next_value(state.now)) is not None:
-            accept = Accept(leader.ballot, value, state.replica.decided)
-            for member in state.others:
-                state.send_now(member, accept)
-            state.send_now(state.me, accept)
+        while leader is not None and leader.next_value(state.now) is not None:
+            self._command(leader, leader.pipeline.newest)
 
     def accepted(self, sender: Member, message: Accepted) -> None:
         leader = self._state.leader
@@ -83,10 +80,14 @@ class Leading:
             state.tell_others(Decided(leader.ballot, state.replica.decided))
         self._answer_reads(leader)
 
-    def _repeat(self, leader: Leader, commander: Commander) -> None:
+    def _command(self, leader: Leader, commander: Commander) -> None:
+        """Send an Accept to everybody who has not voted: the voters, and those of configurations on their way."""
         state = self._state
         accept = Accept(leader.ballot, commander.value, state.replica.decided)
-        for member in (*state.others, state.me):
+        voters = [*state.others, state.me]
+        for configuration in commander.also:
+            voters += [member for member in configuration.voters if member not in voters]
+        for member in voters:
             if member.node not in commander.votes:
                 state.send_now(member, accept)
 
@@ -100,7 +101,7 @@ class Leading:
             state.resign()
             return
         for commander in leader.pipeline.overdue(state.now, state.config.retry_s):
-            self._repeat(leader, commander)
+            self._command(leader, commander)
         if state.now - leader.pulse.sent_at >= state.config.heartbeat_s:
             self._beat(leader)
             self._reconcile(leader)

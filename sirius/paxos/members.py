@@ -36,7 +36,7 @@ class Configuration:
     voters: tuple[Member, ...]
     learners: tuple[Member, ...] = ()
     reign: Ballot = NO_BALLOT
-    """The ballot under which the entry was proposed first: see `sirius.paxos.scout`."""
+    """The ballot of the leader that proposed the entry, for people who read the log."""
 
     @cached_property
     def voter_ids(self) -> tuple[NodeId, ...]:

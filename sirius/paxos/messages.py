@@ -20,10 +20,14 @@ class Prepare(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """Phase 1b: I will. I know all decisions up to `decided`, and accepted these values behind it."""
+    """Phase 1b: I will. I know all decisions up to `decided`, and accepted these values behind it.
+
+    `under` is the ballot under which I accepted last, also if nothing of that is left.
+    """
 
     ballot: Ballot
     decided: Seq
+    under: Ballot
     accepted: tuple[PValue, ...]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from sirius.paxos.leader import Leader
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import (
@@ -14,8 +16,8 @@ from sirius.paxos.messages import (
 )
 from sirius.paxos.scout import Scout
 from sirius.paxos.state import State
-from sirius.paxos.values import Span, Value
-from sirius.types import NO_BALLOT, Ballot
+from sirius.paxos.values import Value
+from sirius.types import Ballot
 
 
 class Running:
@@ -93,17 +95,11 @@ class Running:
 
     def _missing(self, scout: Scout) -> list[Configuration]:
         """Return the configurations of which no majority has promised yet."""
-        found = [self._configuration_in(span.value) for span in self._adopted(scout)]
-        wanted = [self._state.configuration, *found]
+        state = self._state
+        contents = map(state.codec.content, scout.adopted(state.replica.decided))
+        found = chain.from_iterable(content.configurations for content in contents)
+        wanted = [state.configuration, *found]
         return [each for each in wanted if each and not each.is_quorum(scout.promises)]
-
-    def _adopted(self, scout: Scout) -> list[Span]:
-        replica = self._state.replica
-        reign = replica.configuration.reign if replica.configuration else NO_BALLOT
-        return scout.adopted(replica.decided, reign, self._configuration_in)
-
-    def _configuration_in(self, value: Value) -> Configuration | None:
-        return self._state.codec.content(value).configuration
 
     def promise(self, sender: Member, message: Promise) -> None:
         state, scout = self._state, self._state.scout
@@ -137,6 +133,11 @@ class Running:
         decided = state.replica.decided
         if decided < scout.decided or self._missing(scout):
             return
+        adopted = scout.adopted(decided)
+        if adopted and adopted[-1].last - decided > sum(map(_slots, adopted)):
+            # Somebody knows a slot to be decided that nobody who promised has: it has to be fetched.
+            state.replica.hear(adopted[-1].first - 1)
+            return
         state.scout = None
         state.leader = Leader(
             state.me.node,
@@ -146,6 +147,10 @@ class Running:
             state.replica.sessions,
             state.now,
         )
-        state.leader.adopt(self._adopted(scout), decided, state.configuration)
+        state.leader.adopt(adopted, decided, state.configuration)
         state.election.heard(state.me, scout.ballot, state.now)
         state.proposer.rewind()
+
+
+def _slots(value: Value) -> int:
+    return value.last - value.first + 1

@@ -1,8 +1,13 @@
 """The scout: phase 1, one ballot's attempt to become the leader.
 
-It collects promises until they are a majority, and then tells what has to be proposed again: for every slot behind the
-decided ones, the value that was accepted under the highest ballot. If a value for that slot was ever decided, this
-is it.
+It collects promises until they are a majority, and then tells what has to be taken over: of those who promised, what
+the one holds that accepted last, by ballot, and furthest. If anything behind the decided slots was ever decided, it is
+in there. For a majority accepted it, so one of them promised; and whoever accepted under a later ballot got everything
+with that ballot's first value that its own scout had found (`sirius.paxos.acceptor`). What others hold behind that
+from earlier ballots was never decided, and is left out.
+
+An acceptor that missed something may lack slots that were decided when it took what follows. In those the value of the
+highest ballot among all promises is the decided one, as in the paper.
 
 Two things make it wait although it has a majority:
 
@@ -10,26 +15,13 @@ Two things make it wait although it has a majority:
   in their journals. They must be fetched first, not the least because they may name other voters.
 - An accepted value changes the voters. Slots behind it may have been decided by the new ones, so a majority of those
   must have promised as well. What they accepted may change the voters again.
-
-**Reigns.** A leader begins its reign with an entry that states the configuration and the leader's ballot, and gives
-slots to requests only when that entry is decided. Without it a request could take effect twice:
-
-1. A proposes something for slot 10 and the request for slot 11; nobody but A accepts either.
-2. B leads with C, hears of neither, gets the request once more from its node, and decides it in slot 10.
-3. C leads with A, and finds the request in slot 11, under A's old ballot: it would propose it again.
-
-With it, B's entry stands in slot 10 and C knows it, decided or among the promises. Whatever was accepted behind it
-under a ballot below B's cannot have been decided, for B would have found it. It is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from sirius.paxos.members import Configuration
 from sirius.paxos.messages import Promise
-from sirius.paxos.values import SLOT_MAX, Span, Spans, Value
-from sirius.types import Ballot, NodeId
+from sirius.paxos.values import Span, Spans, Value
+from sirius.types import NO_BALLOT, Ballot, NodeId
 
 
 class Scout:
@@ -50,24 +42,18 @@ class Scout:
         """The highest slot up to which a promise knows everything to be decided."""
         return max((promise.decided for promise in self.promises.values()), default=0)
 
-    def adopted(
-        self,
-        decided: int,
-        reign: Ballot,
-        configuration_in: Callable[[Value], Configuration | None],
-    ) -> list[Span]:
-        """Return what to propose again behind `decided`: in slot order, by the highest ballot.
+    def adopted(self, decided: int) -> list[Value]:
+        """Return what has to be proposed again behind `decided`, in slot order.
 
-        `reign` is the one of the last decided configuration; what was accepted below the reign in force is void.
+        A gap means that something is missing which others know to be decided.
         """
+        last = max(map(_accepted_last, self.promises.values()), default=(NO_BALLOT, 0))[1]
         spans = Spans()
         found = (pvalue for promise in self.promises.values() for pvalue in promise.accepted)
         for ballot, value in sorted(found, key=lambda pvalue: pvalue.ballot):
             spans.put(Span(value.first, value.last, ballot, value))
-        adopted = []
-        for span in spans.within(decided + 1, SLOT_MAX):
-            if span.ballot >= reign:
-                adopted.append(span)
-                configuration = configuration_in(span.value)
-                reign = max(reign, configuration.reign) if configuration else reign
-        return adopted
+        return [span.cut for span in spans.within(decided + 1, last)]
+
+
+def _accepted_last(promise: Promise) -> tuple[Ballot, int]:
+    return promise.under, promise.accepted[-1].value.last if promise.accepted else promise.decided

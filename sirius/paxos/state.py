@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sirius.paxos.acceptor import Acceptor
+from sirius.paxos.acceptor import Acceptor, Under
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Effects, Entry, KeepBallot, KeepNote, Trim
 from sirius.paxos.election import Election
@@ -22,6 +22,8 @@ from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
 
 FOUNDED = "founded"
 """The note that holds the configuration of a cluster which this node helped to found."""
+ACCEPTED = "accepted"
+"""The note that holds the ballot under which this node accepted last."""
 JOINED = "joined"
 """The note that holds the id of the cluster to which this node belongs."""
 
@@ -36,6 +38,8 @@ class Recovered:
     highest: Ballot = NO_BALLOT
     """The highest ballot that this node ever used."""
     accepted: Iterable[PValue] = ()
+    under: Under | None = None
+    """Under which ballot it accepted last, as noted; a value may bear a higher one."""
     cluster: int = 0
     configuration: Configuration | None = None
     """The last one in the log, or the founding one."""
@@ -94,7 +98,7 @@ class State:
             rng=rng,
             now=now,
             replica=replica,
-            acceptor=Acceptor(disk.promised, disk.accepted),
+            acceptor=Acceptor(disk.promised, disk.accepted, disk.under),
             election=Election(config, rng, now),
             proposer=Proposer(config, lambda: rng.getrandbits(63) | 1, disk.decided),
             highest=max(disk.promised, disk.highest),

@@ -57,8 +57,13 @@ class Content(NamedTuple):
     """What a decided value says to the machine."""
 
     runs: tuple[Run, ...] = ()
-    configuration: Configuration | None = None
+    configurations: tuple[Configuration, ...] = ()
     has_holes: bool = False
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The one that counts behind the value, if there is one."""
+        return self.configurations[-1] if self.configurations else None
 
 
 class Codec(Protocol):
@@ -68,8 +73,8 @@ class Codec(Protocol):
         """Give the updates of the requests the slots from `first` on."""
         ...
 
-    def noops(self, first: int, last: int) -> Value:
-        """Fill slots with entries that do nothing."""
+    def join(self, values: Sequence[Any]) -> Value:
+        """Make one value of some that follow each other."""
         ...
 
     def membership(self, slot: int, configuration: Configuration) -> Value: ...
@@ -129,6 +134,13 @@ class Spans:
         high = bisect_right(spans, last, key=_first)
         if high:
             self._set([*_outside(spans[high - 1], 0, last), *spans[high:]])
+
+    def drop(self, first: int) -> None:
+        """Drop everything from `first` on."""
+        spans = self._spans
+        low = bisect_left(spans, first, key=_last)
+        if low < len(spans):
+            self._set([*spans[:low], *_outside(spans[low], first, SLOT_MAX)])
 
     def within(self, first: int, last: int) -> list[Span]:
         """Return the spans between two slots, cut to fit."""

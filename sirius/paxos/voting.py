@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sirius.paxos.effects import KeepAccepted, KeepPromise
+from sirius.paxos.effects import KeepAccepted, KeepNote, KeepPromise
 from sirius.paxos.members import Member
 from sirius.paxos.messages import (
     Accept,
@@ -16,7 +16,7 @@ from sirius.paxos.messages import (
     PreVoted,
     Promise,
 )
-from sirius.paxos.state import State
+from sirius.paxos.state import ACCEPTED, State
 from sirius.paxos.values import Value
 from sirius.types import NO_BALLOT, Ballot
 
@@ -63,7 +63,7 @@ class Voting:
             state.election.rest(state.now)
         decided = state.replica.decided
         accepted = acceptor.accepted(after=max(decided, message.decided))
-        state.send(sender, Promise(message.ballot, decided, accepted))
+        state.send(sender, Promise(message.ballot, decided, acceptor.under.ballot, accepted))
 
     def _is_under_lease(self, message: Prepare) -> bool:
         """With leases, whoever hears a leader promises nobody else anything, unless that leader has asked for it."""
@@ -115,8 +115,12 @@ class Voting:
             return False
         if value.first <= known:
             value = value.cut(known + 1, value.last)
+        is_first = ballot != state.acceptor.under.ballot
         state.acceptor.accept(ballot, value)
         state.persist(KeepAccepted(ballot, value))
+        if is_first:
+            # It counts also when the values are trimmed. Behind the value: a crash may come in between.
+            state.persist(KeepNote(ACCEPTED, state.acceptor.under))
         return True
 
     def _has_room(self, value: Value) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sirius.paxos import Codec, Configuration, Envelope, Machine, Member, PaxosConfig, Recovered
+from sirius.paxos.acceptor import Under
 from sirius.paxos.effects import (
     Answer,
     Done,
@@ -30,7 +31,7 @@ from sirius.paxos.effects import (
 )
 from sirius.paxos.messages import Message, TakeOver
 from sirius.paxos.sessions import Sessions
-from sirius.paxos.state import FOUNDED, JOINED
+from sirius.paxos.state import ACCEPTED, FOUNDED, JOINED
 from sirius.paxos.values import PValue, Span, Spans
 from sirius.types import NodeId, Seq
 from tests.paxos.speaker import Speaker, show_answer, show_leader
@@ -124,6 +125,9 @@ class Disk:
                     spans.forget(decided)
                 case KeepNote(key, note) if key == FOUNDED:
                     founded = note
+                case KeepNote(key, Under() as under):
+                    assert key == ACCEPTED
+                    disk.under = under
                 case KeepNote(key, note):
                     assert key == JOINED
                     disk.cluster = int(str(note))

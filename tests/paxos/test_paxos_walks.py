@@ -57,6 +57,11 @@ def test_nodes_agree_when_every_bound_is_tight(seed: int) -> None:
     walk(seed, "abc", "de", SMALL)
 
 
+def test_no_part_of_one_leaders_proposal_is_found_behind_another_leaders() -> None:
+    """Here a scout once took slot 17 from one ballot and the rest of a request, from slot 18 on, from another."""
+    walk(1015, "abc", "", SMALL, steps=4000)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("names", ["abc", "abcde", "abc de"])
 @pytest.mark.parametrize("config", [PaxosConfig(), LEASES, SMALL], ids=["plain", "leases", "small"])

@@ -74,8 +74,10 @@ class WordCodec:
             tuple(Word(first + at, *each) for at, each in enumerate(made)),
         )
 
-    def noops(self, first: int, last: int) -> Words:
-        return words(first, *[NOTHING] * (last - first + 1))
+    def join(self, values: Sequence[Words]) -> Words:
+        return Words(
+            values[0].first, values[-1].last, tuple(word for value in values for word in value)
+        )
 
     def membership(self, slot: int, configuration: Configuration) -> Words:
         return Words(Seq(slot), Seq(slot), (Word(slot, "members", 0, 0, configuration),))
@@ -88,4 +90,4 @@ class WordCodec:
             if session and not has_holes:
                 runs.append(Run(session, end.serial, Seq(end.slot)))
         found = [word.configuration for word in value.words if word.configuration]
-        return Content(tuple(runs), found[-1] if found else None, has_holes)
+        return Content(tuple(runs), tuple(found), has_holes)

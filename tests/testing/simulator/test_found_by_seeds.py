@@ -11,6 +11,7 @@ from sirius.paxos.members import next_step
 from sirius.paxos.messages import Accept, Accepted, Found, Message, Welcome
 from sirius.paxos.state import FOUNDED
 from sirius.types import Ballot, NodeId, Seq
+from tests.testing.simulator.blocks import noops
 
 A, B, C = (Member(NodeId(number), name) for number, name in ((1, "a"), (2, "b"), (3, "c")))
 OLD_A = Member(NodeId(9), "a")
@@ -34,7 +35,7 @@ def from_a(message: Message, to: Member = B) -> Envelope:
 
 
 def accept(first: int, last: int) -> Envelope:
-    return from_a(Accept(Ballot(1, A.node), CODEC.noops(first, last), Seq(0)))
+    return from_a(Accept(Ballot(1, A.node), noops(first, last), Seq(0)))
 
 
 def test_accepts_that_overtook_each_other_are_all_answered_at_once() -> None:
@@ -50,13 +51,13 @@ def test_accepts_that_came_too_early_are_bounded_and_counted() -> None:
     machine = make_machine(B, PaxosConfig(pipeline_accepts_max=2))
     for slot in range(9, 2, -1):
         machine.step(accept(slot, slot))
-        assert 0 < machine.held_bytes <= 2 * len(CODEC.noops(3, 3))
+        assert 0 < machine.held_bytes <= 2 * len(noops(3, 3))
 
 
 def test_an_accept_of_an_earlier_ballot_does_not_follow_one_of_a_later() -> None:
     machine = make_machine(B)
     machine.step(accept(2, 2))
-    later = from_a(Accept(Ballot(2, A.node), CODEC.noops(1, 1), Seq(0)))
+    later = from_a(Accept(Ballot(2, A.node), noops(1, 1), Seq(0)))
     answers = [message for _, message in machine.step(later).send]
     assert answers == [Accepted(Ballot(2, A.node), Seq(1), Seq(1))]
 

@@ -17,6 +17,7 @@ from sirius.testing.simulator.simulation import Simulation
 from sirius.testing.simulator.truth import Violation
 from sirius.testing.simulator.watch import Watch
 from sirius.types import NO_BALLOT, Ballot
+from tests.testing.simulator.blocks import noops
 
 CODEC = BlockCodec(lambda: 0)
 TIMEOUT_S = 1.0
@@ -87,7 +88,7 @@ def test_a_disk_that_worked_in_between_does_not_hang(between: str) -> None:
 
 def test_what_waits_for_a_handler_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = SimHandler("a", 10)
-    handler.push(CODEC.noops(1, 1))
+    handler.push(noops(1, 1))
     handler.apply()
     monkeypatch.setattr(Backlog, "bytes", property(lambda _self: 11))
     with pytest.raises(Violation, match="M: 11 bytes wait for a's handler"):
@@ -96,8 +97,8 @@ def test_what_waits_for_a_handler_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_handler_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = SimHandler("a", 1000)
-    handler.push(CODEC.noops(1, 1))
-    monkeypatch.setattr(Backlog, "take", lambda _self: [CODEC.noops(2, 2)])
+    handler.push(noops(1, 1))
+    monkeypatch.setattr(Backlog, "take", lambda _self: [noops(2, 2)])
     with pytest.raises(Violation, match="P: a's handler gets 2 in place of 1"):
         handler.apply()
 

@@ -8,7 +8,7 @@ founding configuration into slot 1, so that the log tells it to whoever comes la
 
 If one of them was there before, it says so, and the empty one waits to be made a learner. All the voters may be
 replaced at once by nodes that know only each other: then the leader in office greets them, and who is wanted founds
-nothing. So that the greeting comes in time, a cluster of several is founded only after an election time-out.
+nothing. So that the greeting comes in time, a cluster is founded only after an election time-out.
 
 Whoever hears of a cluster that knows it belongs there for good. So the founder itself belongs to it only when the
 configuration is on its disk: should it fail before, nobody has heard of the cluster, and another is founded.

@@ -83,7 +83,7 @@ class Joining:
         state = self._state
         if not self._is_free or not state.wish or self._founding is not None:
             return
-        if len(state.wish) > 1 and state.now - self._started < state.config.election_timeout_s:
+        if state.now - self._started < state.config.election_timeout_s:
             return
         self._founding = self._genesis.found(state.wish, state.rng.getrandbits(63) | 1)
         if self._founding is not None:

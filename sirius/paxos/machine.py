@@ -143,9 +143,12 @@ class Machine:
 
     @property
     def acquaintances(self) -> list[Member]:
-        """The voters, as the log names them and as they greeted, and the others that are wished for."""
+        """The voters, as the log names them and as they greeted, the others that are wished for, and the leader."""
         state = self._state
         known = [Member(node, name) for name, node in state.seen.items() if name in self._named]
+        if state.election.leader is not None:
+            # A learner that knows no configuration yet may be wished for alone.
+            known.append(state.election.leader)
         voters = state.configuration.voters if state.configuration else ()
         return sorted({*voters, *known} - {state.me})
 

@@ -35,6 +35,8 @@ class Cluster:
         self.clients = Clients(self)
         self.lost: set[NodeId] = set()
         """Lives of disks that are no more, or cannot be relied upon."""
+        self.wishes_to_come: list[tuple[str, ...]] = []
+        """Member files that are being pushed out."""
         self._labels: dict[int, str] = {}
 
     def start(self) -> None:
@@ -154,7 +156,8 @@ class Cluster:
 
     @property
     def _wishes(self) -> list[tuple[str, ...]]:
-        return list({node.wish: None for node in self.nodes.values() if node.wish})
+        now = [node.wish for node in self.nodes.values() if node.wish]
+        return list(dict.fromkeys([*now, *self.wishes_to_come]))
 
     def _is_settled(self, configuration: Configuration) -> bool:
         """Say whether nobody who is alive is about to be taken out."""

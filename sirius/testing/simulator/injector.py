@@ -18,6 +18,8 @@ from sirius.wal import CompactionPolicy
 _TRIES: Final = 4
 _TRY_AGAIN_S: Final = 0.37
 """A fault that is not possible now (that would take more disks than the promise covers) comes later."""
+_SPREAD_S: Final = 0.3
+"""How long it takes until everybody has a new member file."""
 _LATEST_S: Final = 0.3
 """A crash that waits for a call to the disk comes after this time anyway."""
 
@@ -312,9 +314,14 @@ class Injector:
         cluster = self._cluster
         if cluster.has_lost_voters or not cluster.is_rooted(fault.names, cluster.lost):
             return False
+        cluster.wishes_to_come.append(fault.names)
+        self._later(_SPREAD_S, partial(cluster.wishes_to_come.remove, fault.names))
         for node in self._cluster.nodes.values():
             if node.wish is not None:
-                self._later(self._rng.uniform(0, 0.3), partial(self._set_wish, node, fault.names))
+                self._later(
+                    self._rng.uniform(0, 0.99 * _SPREAD_S),
+                    partial(self._set_wish, node, fault.names),
+                )
         return True
 
     @staticmethod

@@ -206,6 +206,8 @@ class Judge(Generic[H]):
 
     def _shares(self, life: Life[H]) -> bool:
         """Say whether a handler that is given nothing changes when another is given something."""
+        if self._differs(self._bystander):
+            return True
         other, idle = Life(self.subject, life.where), self.subject.new()
         before = self.subject.copy_of(idle)
         for given in life.given:

@@ -24,8 +24,10 @@ from sirius.wal.record import CONTROL_FROM
 
 Words = npt.NDArray[np.uint64]
 Octets = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.uint32]
 
 _WINDOW: Final = 32
+PREFIX_MAX: Final = _WINDOW
 _WORD: Final = 8
 _ROWS_MAX: Final = 1 << 20
 _PORTION: Final = 1 << 14
@@ -84,6 +86,21 @@ class Keys:
         if int(left.min(initial=width)) < width:
             words &= _MASKS[np.clip(left[:, None] - np.arange(0, width, _WORD), 0, _WORD)]
         return words
+
+    def startswith(self, prefix: bytes) -> Mask:
+        """Say which keys begin with so many bytes, `PREFIX_MAX` at most."""
+        width = len(prefix)
+        wanted = np.frombuffer(prefix + bytes(-width % _WORD), "<u8")
+        has: Mask = self.lengths >= width
+        if not bool(has.any()):
+            return has
+        for word, own in zip(wanted, self._heads(width).T, strict=True):
+            has &= own == word
+        return has
+
+    def _heads(self, width: int) -> Words:
+        """Return the first bytes of each key."""
+        return Keys(self.blob, self.starts, np.minimum(self.lengths, width)).windows(0)
 
     def hashes(self) -> Words:
         """Return 64 bits for each key: equal for equal keys, whatever stands beside them, and mostly not for others."""
@@ -227,8 +244,8 @@ class Distinct:
 class Columns(NamedTuple):
     """Some fields of many records, of control entries too."""
 
-    key_len: npt.NDArray[np.uint32]
-    body_len: npt.NDArray[np.uint32]
+    key_len: Lengths
+    body_len: Lengths
     seq: npt.NDArray[np.uint64]
     ts: Ints
     op: npt.NDArray[np.uint8]

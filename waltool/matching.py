@@ -1,7 +1,8 @@
 """Searching a column of keys or bodies for a regular expression.
 
 A plain word is looked for in all pieces of a column at once, by the search of `bytes`, which goes through gigabytes a
-second; pieces without it cost nothing. Any other expression is tried on each piece.
+second; pieces without it cost nothing. An expression that a word must be part of is tried only on pieces that have it,
+any other on each piece.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 
 from sirius.wal.batch import Column, Mask
 
-_SPECIAL = frozenset(".^$*+?{}[]\\|()")
+_SPECIAL = frozenset("*+?{}[]\\|()")
+_BETWEEN_WORDS = re.compile(r"\.[*+?]{1,2}|[.^$]")
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,27 @@ class Matcher:
         return cls(octets=re.compile(pattern.pattern.encode(), flags))
 
     @cached_property
-    def word(self) -> bytes | None:
-        """What to look for if the expression is a plain word."""
+    def words(self) -> list[bytes]:
+        """The words that every match contains, in order, parted by what is none; nothing if that is hard to say."""
         pattern = self.text or self.octets
         if pattern is None or pattern.flags & ~re.UNICODE:
-            return None
-        raw = pattern.pattern.encode() if isinstance(pattern.pattern, str) else pattern.pattern
-        return None if not raw or _SPECIAL & set(raw.decode()) else raw
+            return []
+        raw = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode()
+        parts = _BETWEEN_WORDS.split(raw)
+        return [] if _SPECIAL & set("".join(parts)) else [part.encode() for part in parts]
 
     def mask(self, column: Column) -> Mask:
         """Say which pieces of a column match."""
-        if self.word is not None:
-            return _with_word(column, self.word)
+        word = max(self.words, key=len, default=b"")
+        if not word:
+            return self._tried(column)
+        has_word = _with_word(column, word)
+        if len(self.words) > 1:
+            rows = np.flatnonzero(has_word)
+            has_word[rows] = self._tried(column.pick(rows, column.lengths[rows]))
+        return has_word
+
+    def _tried(self, column: Column) -> Mask:
         found = map(is_not, self._search(column), repeat(None))
         return np.fromiter(found, np.bool_, len(column.lengths))
 

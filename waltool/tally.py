@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,62 +11,65 @@ import numpy.typing as npt
 
 from sirius.wal import Batch, Op
 from sirius.wal.block import ENTRY_BYTES, Ints
-from waltool.keytable import Columns, Distinct, Keys, KeyTable, group
+from waltool.keytable import PREFIX_MAX, Columns, Distinct, Keys, KeyTable, Lengths, group
 
 _SPREAD_MAX: Final = 1 << 16
+_PEELED_MIN: Final = 16
+"""A prefix gets a pass of its own while at least one key in so many has it."""
 _HOUR_US: Final = 3_600_000_000
 PERCENTILES: Final = (50, 90, 99)
 
 
-@dataclass(slots=True)
 class Histogram:
     """How often each value occurs."""
 
-    values: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    counts: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
 
     def add(self, values: npt.NDArray[Any]) -> None:
         """Count more values."""
         if len(values):
-            self._add(*_count(values))
+            for value, count in _count(values):
+                self._counts[value] = self._counts.get(value, 0) + count
 
-    def _add(self, fresh: Ints, counts: Ints) -> None:
-        if not bool(np.isin(fresh, self.values).all()):
-            merged = np.union1d(self.values, fresh)
-            grown = np.zeros(len(merged), np.int64)
-            grown[np.searchsorted(merged, self.values)] = self.counts
-            self.values, self.counts = merged, grown
-        self.counts[np.searchsorted(self.values, fresh)] += counts
+    @property
+    def values(self) -> Ints:
+        """The values that occur, in order."""
+        return np.array(sorted(self._counts), np.int64)
 
-    def percentile(self, percent: int) -> int:
-        """Return the smallest value that so many percent of all values do not exceed."""
-        ends = np.cumsum(self.counts)
-        wanted = -(-int(ends[-1]) * percent // 100)
-        return int(self.values[np.searchsorted(ends, wanted)])
+    @property
+    def counts(self) -> Ints:
+        """How often each of `values` occurs."""
+        return np.array([count for _, count in sorted(self._counts.items())], np.int64)
 
     def summary(self) -> dict[str, float | int | None]:
-        """Return the least and the largest value, the mean, and percentiles."""
+        """Return the least and the largest value, the mean, and percentiles: the smallest value that so many percent
+        of all do not exceed."""
         names = ["min", *(f"p{percent}" for percent in PERCENTILES), "max", "mean"]
-        if not len(self.values):
+        if not self._counts:
             return dict.fromkeys(names)
-        middle = [self.percentile(percent) for percent in PERCENTILES]
-        total = int((self.values * self.counts).sum())
-        mean = round(total / int(self.counts.sum()), 1)
-        ends = (int(self.values[0]), int(self.values[-1]))
-        return dict(zip(names, [ends[0], *middle, ends[1], mean], strict=True))
+        values, ends = self.values, np.cumsum(self.counts)
+        total = int(ends[-1])
+        wanted = [-(-total * percent // 100) for percent in PERCENTILES]
+        middle = values[np.searchsorted(ends, wanted)].tolist()
+        mean = round(int((values * self.counts).sum()) / total, 1)
+        found = [int(values[0]), *middle, int(values[-1]), mean]
+        return dict(zip(names, found, strict=True))
 
 
-def _count(values: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+def _count(values: npt.NDArray[Any]) -> Iterable[tuple[int, int]]:
     """Count values; where they lie close together no sort is needed."""
     low, high = int(values.min()), int(values.max())
     if low == high:
-        return np.array([low]), np.array([len(values)])
+        return ((low, len(values)),)
     if high - low >= _SPREAD_MAX:
         found, counts = np.unique(values, return_counts=True)
-        return found.astype(np.int64), counts
-    counts = np.bincount((values - low).astype(np.int64))
-    found = np.flatnonzero(counts)
-    return found + low, counts[found]
+    else:
+        counts = np.bincount((values - low).astype(np.int64))
+        found = np.flatnonzero(counts)
+        counts = counts[found]
+        found += low
+    return zip(found.tolist(), counts.tolist(), strict=True)
 
 
 def _hours(ts: Ints) -> Ints:
@@ -96,12 +99,24 @@ class Tally:
 
     def _count(self, columns: Columns) -> None:
         key_len, body_len, _, ts, op = columns
-        sizes = key_len.astype(np.int64) + body_len + ENTRY_BYTES
-        self.records += np.bincount(op, minlength=256)
-        self.bytes += np.bincount(op, sizes, 256).astype(np.int64)
-        self.key_bytes.add(key_len[op <= Op.DELETE])
-        self.body_bytes.add(body_len[op == Op.PUT])
         self.hours.add(_hours(ts))
+        low, high = int(op.min()), int(op.max())
+        if low == high:
+            self._count_op(low, key_len, body_len)
+            return
+        for code in range(low, high + 1):
+            rows = np.flatnonzero(op == code)
+            if len(rows):
+                self._count_op(code, key_len[rows], body_len[rows])
+
+    def _count_op(self, op: int, key_len: Lengths, body_len: Lengths) -> None:
+        self.records[op] += len(key_len)
+        lengths = int(key_len.sum(dtype=np.int64)) + int(body_len.sum(dtype=np.int64))
+        self.bytes[op] += lengths + len(key_len) * ENTRY_BYTES
+        if op <= Op.DELETE:
+            self.key_bytes.add(key_len)
+        if op == Op.PUT:
+            self.body_bytes.add(body_len)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +132,38 @@ class Prefix:
 
 def top_prefixes(distinct: Distinct, separator: str, count: int) -> list[Prefix]:
     """Return the prefixes, up to and with the first separator, that have the most records."""
-    if not len(distinct):
-        return []
-    prefixes = prefixes_of(distinct.keys, separator.encode())
+    found, rest = _peel(distinct, separator.encode())
+    if len(rest):
+        found += _grouped(rest, separator.encode())
+    return sorted(found, key=lambda row: (-row.records, row.prefix or ""))[:count]
+
+
+def _peel(distinct: Distinct, separator: bytes) -> tuple[list[Prefix], Distinct]:
+    """Sum up prefixes that very many keys share, each in a pass of its own; return the other keys too.
+
+    Which prefixes those are is guessed from the first key that is left, over and over: most logs have few."""
+    found: list[Prefix] = []
+    while len(distinct):
+        head, separated, _ = distinct.keys.take(slice(1)).joined().partition(separator)
+        prefix = head + separated
+        if not separated or len(prefix) > PREFIX_MAX:
+            break
+        has = distinct.keys.startswith(prefix)
+        keys = int(np.count_nonzero(has))
+        if keys * _PEELED_MIN < len(distinct):
+            break
+        every = keys == len(distinct)
+        part = distinct if every else distinct.take(has)
+        live = int(np.count_nonzero(part.op == Op.PUT))
+        sums = (int(part.updates.sum()), int(part.total_size.sum()))
+        found.append(Prefix(prefix.decode(), keys, live, *sums))
+        distinct = distinct.take(~has)
+    return found, distinct
+
+
+def _grouped(distinct: Distinct, separator: bytes) -> list[Prefix]:
+    """Sum up any number of prefixes, by a sort."""
+    prefixes = prefixes_of(distinct.keys, separator)
     order, last_of_group = group(prefixes, prefixes.hashes())
     ends = np.flatnonzero(last_of_group)
     begins = np.append(0, ends[:-1] + 1)
@@ -133,8 +177,7 @@ def top_prefixes(distinct: Distinct, separator: str, count: int) -> list[Prefix]
     )
     names = prefixes.take(order[ends]).pieces()
     rows = zip(names, *(column.tolist() for column in columns), strict=True)
-    found = [Prefix(name.decode() if name else None, *sums) for name, *sums in rows]
-    return sorted(found, key=lambda row: (-row.records, row.prefix or ""))[:count]
+    return [Prefix(name.decode() if name else None, *sums) for name, *sums in rows]
 
 
 def prefixes_of(keys: Keys, separator: bytes) -> Keys:

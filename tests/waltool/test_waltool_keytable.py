@@ -149,3 +149,15 @@ def test_prefixes_are_those_of_partition(keys: list[str], separator: str) -> Non
 def test_windows_of_a_key_that_ended_are_zeroes() -> None:
     keys = Keys.of([b"a" * 40, b"b"], np.array([40, 1]))
     assert keys.windows(keytable._WINDOW).tolist() == [[0x6161616161616161], [0]]
+
+
+@pytest.mark.parametrize("prefix", [b"t", b"title/", b"title/00", b"title/0000", b"x" * 32])
+def test_startswith_says_what_bytes_do(prefix: bytes) -> None:
+    keys = [b"", b"t", b"title", b"title/", b"title/0", b"title/0000", b"title/00\0", b"x" * 40]
+    lengths = np.array([len(key) for key in keys])
+    found = Keys.of(keys, lengths).startswith(prefix)
+    assert found.tolist() == [key.startswith(prefix) for key in keys]
+
+
+def test_startswith_with_no_key_as_long() -> None:
+    assert Keys.of([b"a"], np.array([1])).startswith(b"a-long-prefix/").tolist() == [False]

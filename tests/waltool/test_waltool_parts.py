@@ -136,22 +136,40 @@ def test_a_word_is_found_where_search_finds_it(keys: list[str], word: str) -> No
         picked = batch.where(every)
         wanted = [hit for hit, kept in zip(expected, every.tolist(), strict=True) if kept]
         text, octets = Matcher.of_text(re.compile(word)), Matcher.of_bytes(re.compile(word))
-        assert text.word == octets.word == word.encode()
+        assert text.words == octets.words == [word.encode()]
         assert text.mask(picked.key_column).tolist() == wanted
         assert octets.mask(picked.body_column).tolist() == wanted
 
 
-@pytest.mark.parametrize(
-    ("pattern", "flags"),
-    [("^a", 0), ("a$", 0), ("a.b", 0), ("A", re.IGNORECASE), ("", 0), ("é|a", 0)],
-)
-def test_any_other_expression_is_tried_on_each_piece(pattern: str, flags: int) -> None:
-    keys = ["a", "ba", "acb", "é", "xyz", ""]
+EXPRESSIONS = {
+    "^a": [b"", b"a"],
+    "a$": [b"a", b""],
+    "a.b": [b"a", b"b"],
+    "^.*ac.?b.+": [b"", b"", b"ac", b"b", b""],
+    "c..*?b": [b"c", b"", b"b"],
+    "(?i)A": [],
+    "": [b""],
+    "é|a": [],
+    "a?b": [],
+    "ac*b": [],
+    "a{2}": [],
+    "[a]b": [],
+    r"\x61": [],
+    "(ba)": [],
+}
+
+
+@pytest.mark.parametrize(("pattern", "words"), EXPRESSIONS.items())
+def test_an_expression_is_tried_where_its_words_are(pattern: str, words: list[bytes]) -> None:
+    keys = ["a", "ba", "acb", "é", "xyz", "", "aac", "ac\nb", "b", "acab.", "c-b"]
     batch = Batch.of(encode(1, [Update(Op.NOOP, key.encode()) for key in keys], 0))
-    compiled = re.compile(pattern, flags)
+    compiled = re.compile(pattern)
     matcher = Matcher.of_text(compiled)
-    assert matcher.word is None
-    assert matcher.mask(batch.key_column).tolist() == [bool(compiled.search(key)) for key in keys]
+    assert matcher.words == words
+    found = [bool(compiled.search(key)) for key in keys]
+    assert matcher.mask(batch.key_column).tolist() == found
+    picked = batch.where(np.arange(len(keys)) % 2 == 0)
+    assert matcher.mask(picked.key_column).tolist() == found[::2]
 
 
 # ---------------------------------------------------------------------- filters and tail

@@ -3,6 +3,9 @@
 The engine owns the log, the journal and the consensus machine, and is itself without threads, clocks and sockets: a
 driver calls it, one call at a time, and gives it a `Port` to the outside. The simulator drives the same engine.
 
+**Time.** Calls that may depend on the time are told it first, by a clock that never goes back: a message may come long
+after the last tick, and a lease or a time-out must not be judged by the time of that tick.
+
 **Order.** What a call asks to be persisted goes to the journal at once, and is put on disk when the driver calls `sync`
 or by the journal's own thread. Messages that depend on it are held back until the journal says so. Decided blocks go to
 the log in order; when the log has them on disk the acceptor forgets them.
@@ -138,8 +141,13 @@ class Engine:
 
     # ------------------------------------------------------------------ what goes in
 
-    def receive(self, envelope: Envelope) -> None:
+    def _at(self, now: float) -> None:
+        self.machine.at(now)
+        self.catchup.at(now)
+
+    def receive(self, now: float, envelope: Envelope) -> None:
         """Take a message from another node."""
+        self._at(now)
         if not isinstance(envelope.message, _CATCHUP):
             self._do(self.machine.step(envelope))
         elif self.machine.admits(envelope) or not envelope.cluster:
@@ -170,16 +178,19 @@ class Engine:
         voters = [Source(member, primary=True) for member in self._acquaintances]
         self._pull(self.catchup.set_sources([*voters, *self._followed]))
 
-    def propose(self, token: int, updates: Sequence[Update], size: int) -> None:
+    def propose(self, now: float, token: int, updates: Sequence[Update], size: int) -> None:
         """Have updates decided; `Port.answer` tells what became of them."""
+        self._at(now)
         self._do(self.machine.propose(token, updates, size))
 
-    def read(self, token: int) -> None:
+    def read(self, now: float, token: int) -> None:
         """Ask from where on a read is up to date; `Port.answer` tells."""
+        self._at(now)
         self._do(self.machine.read(token))
 
-    def fed(self, outcome: Fed) -> None:
+    def fed(self, now: float, outcome: Fed) -> None:
         """Take the outcome of a read that was asked for."""
+        self._at(now)
         match outcome:
             case Found(read, blocks, edition):
                 self._pull(self.catchup.found(read, blocks, edition))
@@ -192,12 +203,14 @@ class Engine:
         """A compaction pass has changed the log. Call it before reads that were done meanwhile are answered."""
         self._pull(self.catchup.compacted(edition_of(self.log.manifest)))
 
-    def wish(self, names: Sequence[str] | None) -> None:
+    def wish(self, now: float, names: Sequence[str] | None) -> None:
         """Say which names should vote."""
+        self._at(now)
         self._do(self.machine.wish(names))
 
-    def hand_over(self, to: Member | None = None) -> None:
+    def hand_over(self, now: float, to: Member | None = None) -> None:
         """Hand the leadership over."""
+        self._at(now)
         self._do(self.machine.hand_over(to))
 
     def stop(self, reason: str) -> None:
@@ -206,17 +219,19 @@ class Engine:
 
     # ------------------------------------------------------------------ the disk
 
-    def sync(self) -> None:
+    def sync(self, now: float) -> None:
         """Have what is waiting put on disk, where journal and log have no thread that does it."""
+        self._at(now)
         try:
             self.journal.sync()
             self.log.flush()
         except LogError as error:
             self._fail(error)
-        self.settle()
+        self.settle(now)
 
-    def settle(self) -> None:
+    def settle(self, now: float) -> None:
         """See what is on disk by now, and let out what was held back for it."""
+        self._at(now)
         durable = self.journal.durable
         while self._tickets and self._tickets[0][1] <= durable:
             self.machine.persisted(self._tickets.popleft()[0])

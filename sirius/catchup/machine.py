@@ -136,9 +136,13 @@ class Catchup:
         self._handlers[type(message)](sender, message)
         return self._effects()
 
-    def tick(self, now: float) -> Effects:
-        """Let time pass. Call it several times per `retry_s`."""
+    def at(self, now: float) -> None:
+        """Say what time it is, before any call but `tick`: a message may come long after the last one."""
         self._context.now = max(now, self._context.now)
+
+    def tick(self, now: float) -> Effects:
+        """Let time pass, and do what is due. Call it several times per `retry_s`."""
+        self.at(now)
         self._region.tick(self.position)
         self._feeder.tick()
         self._puller.tick()

@@ -130,7 +130,7 @@ class Clients:
         self.counts.asked += 1
         token, size = self._token, sum(len(each.key) + len(each.body) + 48 for each in updates)
         self._writes[token] = Write(client, node.name, updates, self._cluster.loop.now)
-        node.enter(lambda engine: engine.propose(token, updates, size))
+        node.enter(lambda engine, now: engine.propose(now, token, updates, size))
 
     def _update(self, client: Client) -> Update:
         rng = self._rng
@@ -154,7 +154,7 @@ class Clients:
         self._token += 1
         token = self._token
         self._reads[token] = Read(node.name, self._cluster.checkers.acknowledged_to)
-        node.enter(lambda engine: engine.read(token))
+        node.enter(lambda engine, now: engine.read(now, token))
 
     def _move(self, client: Client) -> None:
         """Go to another node: mostly one that votes, as far as is known."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from sirius.engine import Engine
 from sirius.testing.simulator.cluster import Cluster
 from sirius.testing.simulator.faults import LEADER, Fault, Kind
 from sirius.testing.simulator.node import SimNode
@@ -307,7 +308,7 @@ class Injector:
 
     @staticmethod
     def _hand_over(_fault: Fault, node: SimNode) -> bool:
-        node.enter(lambda engine: engine.hand_over())
+        node.enter(Engine.hand_over)
         return node.is_leader
 
     def _wish(self, fault: Fault, _node: SimNode) -> bool:

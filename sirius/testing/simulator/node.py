@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 _INBOX_MAX: Final = 2000
 _TRY_AGAIN_S: Final = 0.3
 
-Call = Callable[[Engine], None]
+Call = Callable[[Engine, float], None]
+"""What happens to an engine, at a time by its node's clock."""
 
 
 class SimNode:
@@ -110,7 +111,7 @@ class SimNode:
         self._watch.begin(engine, self._monotonic())
         self._replay_log(engine)
         self._cluster.note(self.name, f"starts at {self.replay.position}")
-        engine.wish(self._wished)
+        engine.wish(self._monotonic(), self._wished)
         self._settle()
         self._plan_tick()
 
@@ -167,7 +168,7 @@ class SimNode:
             self._inbox.append(call)
             return
         try:
-            call(self.engine)
+            call(self.engine, self._monotonic())
         except SimulatedCrash:
             self.die("dies at a call to its disk")
             self._again()
@@ -178,11 +179,11 @@ class SimNode:
         self.pauses += 1
 
     def go_on(self) -> None:
-        """Everything that came meanwhile happens at once, the clock first of all."""
+        """Everything that came meanwhile happens at once, and only then is it time for a tick."""
         self.pauses = max(0, self.pauses - 1)
         if self.pauses:
             return
-        waiting = [_tick_at(self._monotonic()), *self._inbox]
+        waiting = [*self._inbox, Engine.tick]
         self._inbox.clear()
         for call in waiting:
             self.enter(call)
@@ -197,9 +198,9 @@ class SimNode:
         """Take what another node sent."""
         self.enter(partial(self._receive, envelope))
 
-    def _receive(self, envelope: Envelope, engine: Engine) -> None:
-        self._watch.heard(self._monotonic())
-        engine.receive(envelope)
+    def _receive(self, envelope: Envelope, engine: Engine, now: float) -> None:
+        self._watch.heard(now)
+        engine.receive(now, envelope)
 
     def _plan_tick(self) -> None:
         delay = self._cluster.settings.tick_s * self.rng.uniform(0.9, 1.1)
@@ -213,14 +214,14 @@ class SimNode:
             self._check()
             self.handler.apply()
             self.enter(self._follow)
-            self.enter(_tick_at(self._monotonic()))
+            self.enter(Engine.tick)
 
     def _check(self) -> None:
         if self.engine is not None:
             self._cluster.checkers.memory(self.name, self.engine.machine.held_bytes)
             self._watch.look(self.engine, self._monotonic(), disk_hangs=bool(self.disk.hangs))
 
-    def _follow(self, engine: Engine) -> None:
+    def _follow(self, engine: Engine, _now: float) -> None:
         """Where followers follow each other, they prefer that to asking voters."""
         if self._cluster.settings.chained and self.name in self._cluster.settings.followers:
             members = self._cluster.followers_beside(self)
@@ -254,7 +255,7 @@ class SimNode:
             self._is_syncing = False
             if not self.disk.hangs:
                 self._watch.synced()
-                self.enter(lambda engine: engine.sync())
+                self.enter(Engine.sync)
 
     # ------------------------------------------------------------------ orders
 
@@ -264,7 +265,7 @@ class SimNode:
 
     def read_member_file(self) -> None:
         """Take the wish as it is now."""
-        self.enter(lambda engine: engine.wish(self._wished))
+        self.enter(lambda engine, now: engine.wish(now, self._wished))
 
     def compact(self, policy: CompactionPolicy) -> None:
         self.enter(partial(_compact, policy))
@@ -287,7 +288,7 @@ class SimNode:
 
     def _feed(self, life: int, read: Read) -> None:
         if life == self.life:
-            self.enter(lambda engine: engine.fed(feed(engine.log, read)))
+            self.enter(lambda engine, now: engine.fed(now, feed(engine.log, read)))
 
     def replaced(self, last: Seq) -> None:
         self._cluster.note(self.name, f"takes a whole log up to {last}")
@@ -295,11 +296,7 @@ class SimNode:
             self._replay_log(self.engine)
 
 
-def _tick_at(now: float) -> Call:
-    return lambda engine: engine.tick(now)
-
-
-def _compact(policy: CompactionPolicy, engine: Engine) -> None:
+def _compact(policy: CompactionPolicy, engine: Engine, _now: float) -> None:
     try:
         engine.log.rotate()
         engine.log.compact(policy)

@@ -20,7 +20,6 @@ from sirius.paxos.proposer import Proposer
 from sirius.paxos.running import Running
 from sirius.paxos.state import Recovered, State
 from sirius.paxos.values import Request
-from sirius.testing.simulator.node import SimNode
 from sirius.testing.simulator.traps.trap import Patch, Trap
 from sirius.types import NO_BALLOT, Ballot, NodeId
 from sirius.wal.journal import Journal
@@ -110,13 +109,8 @@ def _lease_without_drift(config: PaxosConfig) -> float:
     return config.election_timeout_s
 
 
-def _go_on_without_a_tick(self: Any) -> None:
-    self.pauses = max(0, self.pauses - 1)
-    if not self.pauses:
-        waiting = list(self._inbox)
-        self._inbox.clear()
-        for call in waiting:
-            self.enter(call)
+def _let_time_pass_in_ticks_alone(_self: engine.Engine, _now: float) -> None:
+    return None
 
 
 def _run_without_asking(self: Any) -> None:
@@ -213,8 +207,8 @@ TRAPS: Final = (
     Trap(
         "22b",
         "leases and pauses",
-        "after a pause a lease is judged by the time before it",
-        (Patch(SimNode, "go_on", _go_on_without_a_tick),),
+        "a lease is judged by the time of the last tick, and after a pause by the time before it",
+        (Patch(engine.Engine, "_at", _let_time_pass_in_ticks_alone),),
     ),
     Trap(
         "24",

@@ -49,6 +49,11 @@ class Backlog:
         return self._taken
 
     @property
+    def decided(self) -> Seq:
+        """Everything up to here was pushed."""
+        return self._decided
+
+    @property
     def waiting(self) -> int:
         """How many sequence numbers wait."""
         return self._decided - self._taken
@@ -74,13 +79,30 @@ class Backlog:
 
         Raises what reading the log raises; then nothing was taken.
         """
-        if self._queue:
-            block = self._queue.popleft()
-            self._bytes -= len(block)
-            self._taken = block.last
+        if (block := self.pop()) is not None:
             return [block]
-        last = min(self._decided, self._taken + _READ_SLOTS)
-        blocks = list(self._read(self._taken + 1, last)) if last > self._taken else []
+        first, last = self.missing
+        blocks = list(self._read(first, last)) if first <= last else []
         if blocks:
-            self._taken = blocks[-1].last
+            self.skip(blocks[-1].last)
         return blocks
+
+    # For two threads, so that the log is not read with the lock held:
+
+    def pop(self) -> Block | None:
+        """Take the next block, if it is in memory."""
+        if not self._queue:
+            return None
+        block = self._queue.popleft()
+        self._bytes -= len(block)
+        self._taken = block.last
+        return block
+
+    @property
+    def missing(self) -> tuple[int, int]:
+        """The next range to read from the log when `pop` has nothing; it may be empty."""
+        return self._taken + 1, min(self._decided, self._taken + _READ_SLOTS)
+
+    def skip(self, last: int) -> None:
+        """What comes next, up to `last`, was read from the log."""
+        self._taken = Seq(last)

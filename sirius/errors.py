@@ -17,6 +17,18 @@
     │   └── CorruptLog                 bytes that fail their checksum or their place
     │       ├── CorruptFile            with the file and the offset
     │       └── MissingSegment         the manifest names it, the disk does not hold it
+    ├── NodeError                      something about a running node
+    │   ├── NodeClosed                 the node was closed, or lives in another process
+    │   ├── Overloaded                 too many requests are waiting; this one was not taken
+    │   ├── RequestRejected            the update is not in the log and never will be
+    │   ├── OutcomeUnknown             the update may be in the log, or come there yet
+    │   ├── HandlerFailed              the update is in the log, and this node's handler fails on it or before
+    │   └── ReadFailed                 a read could not be done now; it changed nothing
+    ├── TransportError                 something about the network
+    │   ├── BadMessage                 bytes that are no message of ours
+    │   ├── Unreachable                nobody answers at the address, or goes on answering
+    │   ├── WrongCertificate           one end does not trust the certificate of the other
+    │   └── NotPermitted               the caller's certificate does not allow it
     └── InvariantViolation             a bug in Sirius itself, with the numbers
 
 An error says whose fault it was by its branch. `outcome_unknown` says whether a failed write may still be found in the
@@ -121,6 +133,69 @@ class CorruptFile(CorruptLog):
 
 class MissingSegment(CorruptLog):
     """The manifest names a segment that the disk does not hold."""
+
+
+class NodeError(SiriusError):
+    """Something about a running node."""
+
+
+class NodeClosed(NodeError):
+    """The node was closed, or this is not the process that opened it."""
+
+    exit_code = 2
+
+
+class Overloaded(NodeError):
+    """Too many requests are waiting. This one was not taken: try again later."""
+
+
+class RequestRejected(NodeError):
+    """The update is not in the log and never will be."""
+
+
+class OutcomeUnknown(NodeError):
+    """Nobody here can say whether the update is in the log, or will be."""
+
+    outcome_unknown = True
+
+
+class HandlerFailed(NodeError):
+    """The handler of this node raised again and again, so nothing more is applied here.
+
+    An update that this is the answer to is in the log under `seq`, unless that is None. Mend the handler and restart.
+    """
+
+    def __init__(self, message: str, seq: int | None = None) -> None:
+        super().__init__(message)
+        self.seq = seq
+
+
+class ReadFailed(NodeError):
+    """A read could not be done now. It changed nothing."""
+
+
+class TransportError(SiriusError):
+    """Something about the network."""
+
+
+class BadMessage(TransportError):
+    """Bytes from the network that are no message of ours. Nothing of it was believed."""
+
+
+class Unreachable(TransportError):
+    """Nobody answers at the address, or goes on answering. Nothing was changed by it."""
+
+
+class WrongCertificate(TransportError):
+    """One end does not trust the certificate of the other. Nothing was changed."""
+
+    exit_code = 2
+
+
+class NotPermitted(TransportError):
+    """The caller's certificate does not allow it. Nothing was changed."""
+
+    exit_code = 2
 
 
 class InvariantViolation(SiriusError):

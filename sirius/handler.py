@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sirius.types import Seq
 
@@ -39,6 +40,17 @@ class SiriusResult:
         return cls(error=reason)
 
 
+class HandledUpdate(NamedTuple):
+    """A PUT or DELETE with everything that the log knows of it."""
+
+    seq: Seq
+    ts_us: int
+    """When the leader took it: microseconds since 1970. Clocks differ, so order goes by `seq` alone."""
+    key: str
+    body: bytes | None
+    """None for a DELETE."""
+
+
 class RequestHandler(ABC):
     """The application's own data structures, kept up to date.
 
@@ -59,3 +71,22 @@ class RequestHandler(ABC):
     def handle_get(self, key: str) -> SiriusResult:
         """Look a key up."""
         raise NotImplementedError(f"{type(self).__name__} has no handle_get")
+
+    # Optional. One that a handler has is called in the place of those above.
+
+    def handle_update(self, update: HandledUpdate) -> SiriusResult:
+        """Take a PUT or a DELETE with its sequence number and its time."""
+        raise NotImplementedError
+
+    def handle_batch(self, updates: Sequence[HandledUpdate]) -> Sequence[SiriusResult] | None:
+        """Take many updates at once; None stands for `SiriusResult.none()` for each.
+
+        If it raises, the whole batch comes again: have all of it done, or nothing.
+        """
+        raise NotImplementedError
+
+    def on_bootstrap_starting(self) -> None:
+        """The log is about to be replayed, from the beginning: at the start, and when it was taken anew from others."""
+
+    def on_bootstrap_complete(self) -> None:
+        """The replay is over. What comes now is new."""

@@ -1,0 +1,465 @@
+"""The loop of a node: it owns the engine, and nothing in it waits for a disk, a handler or a caller.
+
+Everything that happens is a **turn**: a message, a request, a timer, a word from the disk. Turns that come together
+end together: then the journal is told to write, and the apply thread gets all that was decided, with the futures of
+those who asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from typing import Any, Final, NamedTuple, Protocol
+
+from sirius.catchup.effects import Read
+from sirius.driver.acks import Ack, complete, fail
+from sirius.driver.applier import Answered, Applier, ApplySettings
+from sirius.driver.calls import numbered
+from sirius.driver.disk import Disk
+from sirius.driver.inbox import Asked, Inbox, size_of
+from sirius.engine import Engine, Settings, World
+from sirius.errors import (
+    HandlerFailed,
+    LogError,
+    NodeClosed,
+    NodeError,
+    OutcomeUnknown,
+    ReadFailed,
+    RequestRejected,
+    SiriusError,
+)
+from sirius.feeding import feed
+from sirius.handler import RequestHandler
+from sirius.paxos.effects import Answer, Done, ReadAt, Rejected, Unknown
+from sirius.paxos.members import Member
+from sirius.paxos.messages import Envelope
+from sirius.types import Seq
+from sirius.wal import Block, LogConfig, Snapshot
+
+_log = logging.getLogger("sirius.node")
+_TICKS_PER_HEARTBEAT: Final = 4
+_REOPEN_S: Final = 1.0
+_REOPEN_S_MAX: Final = 30.0
+
+
+class Transport(Protocol):
+    """The way to other nodes. All but `send` is awaited on the loop."""
+
+    def send(self, to: Member, envelope: Envelope) -> None:
+        """Send a message, or lose it. Never waits, never raises."""
+        ...
+
+    async def start(self, received: Callable[[Sequence[Envelope]], None]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class DriverSettings(NamedTuple):
+    """What a node is told at the start."""
+
+    name: str
+    folder: str
+    log: LogConfig
+    machines: Settings
+    apply: ApplySettings
+    ack_applied: bool = True
+    outstanding_max: int = 65536
+    outstanding_bytes_max: int = 64 * 1024 * 1024
+
+
+class _Asked(NamedTuple):
+    acks: list[Ack]
+    size: int
+
+
+class _Read(NamedTuple):
+    ack: Ack
+    key: str
+
+
+class Driver:
+    """One node. Methods without a word on threads are the loop's own."""
+
+    def __init__(
+        self,
+        handler: RequestHandler,
+        settings: DriverSettings,
+        transport: Transport | None,
+        on_tick: Callable[[Engine, float], None] = lambda _engine, _now: None,
+    ) -> None:
+        self.settings = settings
+        self._on_tick = on_tick
+        self.disk = Disk.open(settings.folder, settings.log)
+        self._transport = transport
+        self._loop = asyncio.new_event_loop()
+        self._pool = ThreadPoolExecutor(2, "sirius-read")
+        self.applier = Applier(
+            handler, lambda: self.disk.log, settings.apply, self._handler_stopped
+        )
+        self.inbox = Inbox(self._wake, settings.outstanding_max, settings.outstanding_bytes_max)
+        self._tokens = count(1)
+        self._asked: dict[int, _Asked] = {}
+        self._asked_bytes = 0
+        self._reads: dict[int, _Read] = {}
+        self._decided: list[Block] = []
+        self._answered: list[Answered] = []
+        self._turn_ends = False
+        self._old: Snapshot | None = None
+        self._wish: Sequence[str] | None = None
+        self._stopping = asyncio.Event()
+        self.trouble: str | None = None
+        """What is wrong with the disk, if something is."""
+        self.gave_up: str | None = None
+        """Why the loop has ended although nobody asked it to: a bug, which must not pass unseen."""
+        self.is_closed = False
+        self._reopen_s = _REOPEN_S
+        self._durable_told = False
+        try:
+            self.engine: Engine | None = self._new_engine(self.disk)
+        except BaseException:
+            self.disk.close()
+            self._loop.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="sirius-loop", daemon=True)
+
+    def _new_engine(self, disk: Disk) -> Engine:
+        world = World(random.Random(), time.monotonic(), lambda: time.time_ns() // 1000)
+        settings = self.settings
+        engine = Engine(settings.name, disk.log, disk.journal, self, settings.machines, world)
+        disk.journal.on_durable(self._journal_is_durable)
+        return engine
+
+    # ------------------------------------------------------------------ lives (callers' threads)
+
+    def start(self, wish: Sequence[str] | None) -> None:
+        """Start the threads; return when the transport listens, or raise what it raised."""
+        self._wish = wish
+        self.applier.start(self.disk.log)
+        started: Future[None] = Future()
+        self._started = started
+        self._thread.start()
+        started.result()
+
+    def close(self, timeout_s: float) -> None:
+        """Stop in order: hand over, answer everybody, close the disk."""
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._stop(timeout_s), self._loop).result()
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join()
+        if not self.applier.close(timeout_s):
+            _log.warning(
+                "the handler did not return within %g s: its thread is left behind", timeout_s
+            )
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self.disk.close()
+
+    def call(self, function: Callable[[Engine], Any]) -> Future[Any]:
+        """Have the engine called on the loop; for any thread."""
+        outcome: Future[Any] = Future()
+        self._loop.call_soon_threadsafe(self._called, function, outcome)
+        return outcome
+
+    def _called(self, function: Callable[[Engine], Any], outcome: Future[Any]) -> None:
+        if self.engine is None:
+            outcome.set_exception(NodeError(f"the node's disk is out of order: {self.trouble}"))
+            return
+        try:
+            outcome.set_result(function(self.engine))
+        except Exception as error:
+            outcome.set_exception(error)
+        self._end_turn_soon()
+
+    def _wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._drain)
+        except RuntimeError:
+            raise NodeClosed("the node is closed") from None
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(self._broke)
+        try:
+            self._loop.run_until_complete(self._main())
+        finally:
+            self.is_closed = True
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def _broke(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error nobody caught: a machine may be in no state to go on, so the node ends, and says so."""
+        error = context.get("exception")
+        self.gave_up = f"the node has stopped because of a bug: {error!r}"
+        _log.critical("%s: %s", context.get("message"), self.gave_up, exc_info=error)
+        self._refuse(lambda: NodeError(self.gave_up or ""))
+        for asked in self._asked.values():
+            fail(asked.acks, OutcomeUnknown(self.gave_up))
+        self._asked.clear()
+        self.engine = None
+        self._stopping.set()
+
+    async def _main(self) -> None:
+        try:
+            if self._transport is not None:
+                await self._transport.start(self._received)
+        except BaseException as error:
+            self._started.set_exception(error)
+            return
+        self._with_engine(lambda engine: engine.wish(time.monotonic(), self._wish))
+        self._started.set_result(None)
+        tick_s = self.settings.machines.paxos.heartbeat_s / _TICKS_PER_HEARTBEAT
+        while not self._stopping.is_set():
+            self._tick()
+            await asyncio.sleep(tick_s)
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def _stop(self, timeout_s: float) -> None:
+        left = self.inbox.shut(lambda: NodeClosed("the node is closed"))
+        fail([asked.ack for asked in left], NodeClosed("the node was closed before it took this"))
+        deadline = time.monotonic() + timeout_s
+        await self._until(lambda: not self._asked, deadline)
+        self._with_engine(lambda engine: engine.hand_over(time.monotonic()))
+        await self._until(lambda: self.engine is None or not self._can_hand_over, deadline)
+        self._with_engine(lambda engine: engine.stop("the node was closed"))
+        self._end_turn()
+
+    @property
+    def _can_hand_over(self) -> bool:
+        if self.engine is None or not self.engine.machine.is_leader:
+            return False
+        configuration = self.engine.machine.configuration
+        return configuration is not None and len(configuration.voters) > 1
+
+    async def _until(self, done: Callable[[], bool], deadline: float) -> None:
+        while not done() and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+
+    def _with_engine(self, function: Callable[[Engine], Any]) -> None:
+        if self.engine is not None:
+            function(self.engine)
+            self._end_turn_soon()
+
+    # ------------------------------------------------------------------ what happens
+
+    def _tick(self) -> None:
+        if self.engine is None:
+            return
+        now = time.monotonic()
+        self.engine.tick(now)
+        self._on_tick(self.engine, now)
+        if (failure := self.disk.failure) is not None:
+            self._disk_failed(failure)
+        self._end_turn_soon()
+
+    def _received(self, envelopes: Sequence[Envelope]) -> None:
+        if self.engine is None:
+            return
+        now = time.monotonic()
+        for envelope in envelopes:
+            self.engine.receive(now, envelope)
+        self._end_turn_soon()
+
+    def wish(self, names: Sequence[str] | None) -> None:
+        """Say which names should vote."""
+        self._wish = names
+        self._with_engine(lambda engine: engine.wish(time.monotonic(), names))
+
+    def _drain(self) -> None:
+        """Propose what callers have handed in."""
+        paxos = self.settings.machines.paxos
+        while self._has_room:
+            asked = self.inbox.take(paxos.batch_updates_max, paxos.batch_bytes_max)
+            if not asked:
+                break
+            self._propose(asked)
+        self.inbox.rest()
+        self._end_turn_soon()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the engine can take another batch, and the handler is not too far behind."""
+        paxos = self.settings.machines.paxos
+        return (
+            self._asked_bytes + paxos.batch_bytes_max <= paxos.pending_bytes_max
+            and len(self._asked) < paxos.pending_requests_max
+            and not self.applier.is_behind
+        )
+
+    def _propose(self, asked: list[Asked]) -> None:
+        updates = [each.update for each in asked]
+        acks = [each.ack for each in asked]
+        size = sum(map(size_of, updates))
+        if self.engine is None:
+            self.inbox.release(len(acks), size)
+            fail(acks, RequestRejected(f"the disk of this node is out of order: {self.trouble}"))
+            return
+        token = next(self._tokens)
+        self._asked[token] = _Asked(acks, size)
+        self._asked_bytes += size
+        self.engine.propose(time.monotonic(), token, updates, size)
+
+    def get(self, key: str, ack: Ack) -> None:
+        """Look a key up so that every update acknowledged before is seen; for any thread."""
+        self._loop.call_soon_threadsafe(self._get, key, ack)
+
+    def _get(self, key: str, ack: Ack) -> None:
+        if self.engine is None:
+            fail([ack], ReadFailed(f"the disk of this node is out of order: {self.trouble}"))
+            return
+        token = next(self._tokens)
+        self._reads[token] = _Read(ack, key)
+        self.engine.read(time.monotonic(), token)
+        self._end_turn_soon()
+
+    # ------------------------------------------------------------------ the end of a turn
+
+    def _end_turn_soon(self) -> None:
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        if self.engine is not None:
+            self.engine.push(time.monotonic())
+        if self._decided or self._answered:
+            blocks, self._decided = self._decided, []
+            answered, self._answered = self._answered, []
+            self.applier.hand(blocks, answered)
+        if len(self.inbox) and self._has_room:
+            self._drain()
+
+    def _journal_is_durable(self, _ticket: int) -> None:
+        """On the journal's thread: have held messages let out."""
+        if not self._durable_told:
+            self._durable_told = True
+            self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        self._durable_told = False
+        self._end_turn_soon()
+
+    # ------------------------------------------------------------------ the engine's port
+
+    def send(self, to: Member, envelope: Envelope) -> None:
+        """Part of the engine's port."""
+        if self._transport is not None:
+            self._transport.send(to, envelope)
+
+    def decided(self, block: Block) -> None:
+        """Part of the engine's port."""
+        self._decided.append(block)
+
+    def answer(self, answer: Answer) -> None:
+        """Part of the engine's port."""
+        if (read := self._reads.pop(answer.token, None)) is not None:
+            self._answer_read(read, answer)
+        elif (asked := self._asked.pop(answer.token, None)) is not None:
+            self._asked_bytes -= asked.size
+            self.inbox.release(len(asked.acks), asked.size)
+            self._answer_update(asked.acks, answer)
+
+    def _answer_read(self, read: _Read, answer: Answer) -> None:
+        if isinstance(answer, ReadAt):
+            self.applier.get(read.key, read.ack, answer.slot)
+        else:
+            fail([read.ack], ReadFailed(getattr(answer, "reason", "")))
+
+    def _answer_update(self, acks: list[Ack], answer: Answer) -> None:
+        match answer:
+            case Done(_, last):
+                first = last - len(acks) + 1
+                if self.settings.ack_applied:
+                    self._answered.append(Answered(first, acks))
+                else:
+                    complete(acks, numbered(range(first, last + 1)))
+            case Unknown(_, reason):
+                fail(acks, OutcomeUnknown(reason))
+            case Rejected(_, reason):
+                fail(acks, RequestRejected(reason))
+
+    def read(self, read: Read) -> None:
+        """Part of the engine's port: the log is read on another thread."""
+        job = self._loop.run_in_executor(self._pool, feed, self.disk.log, read)
+        job.add_done_callback(partial(self._fed, self.engine))
+
+    def _fed(self, engine: Engine | None, job: Awaitable[Any]) -> None:
+        if engine is self.engine and engine is not None and not job.cancelled():  # type: ignore[attr-defined]
+            engine.fed(time.monotonic(), job.result())  # type: ignore[attr-defined]
+            self._end_turn_soon()
+
+    def replacing(self) -> None:
+        """Part of the engine's port: keep hold of the log that is about to be replaced."""
+        self._old = self.disk.log.snapshot()
+
+    def replaced(self, last: Seq) -> None:
+        """Part of the engine's port."""
+        self._decided.clear()
+        self.applier.replaced(last, self._old)
+        self._old = None
+
+    # ------------------------------------------------------------------ trouble
+
+    def _handler_stopped(self) -> None:
+        """On the apply thread: nothing more is applied here, so nobody should ask for it here."""
+        if self.settings.ack_applied:
+            self._loop.call_soon_threadsafe(self._refuse, self._handler_failure)
+
+    def _handler_failure(self) -> NodeError:
+        return HandlerFailed(f"this node's handler has stopped: {self.applier.failure}")
+
+    def _refuse(self, why: Callable[[], NodeError]) -> None:
+        left = self.inbox.shut(why)
+        fail([asked.ack for asked in left], RequestRejected(str(why())))
+
+    def _disk_failed(self, failure: LogError) -> None:
+        """Give the engine up: what was under way is unknown. The disk is opened again, and read again, later."""
+        engine, self.engine = self.engine, None
+        self.trouble = str(failure)
+        _log.error(
+            "the disk of this node is out of order; it is opened again in %g s: %s",
+            self._reopen_s,
+            failure,
+        )
+        if engine is not None:
+            engine.stop(f"the disk of this node failed: {failure}")
+        self._end_turn()
+        self._loop.call_later(self._reopen_s, self._reopen)
+        self._reopen_s = min(2 * self._reopen_s, _REOPEN_S_MAX)
+
+    def _reopen(self) -> None:
+        if not self._stopping.is_set():
+            job = self._loop.run_in_executor(self._pool, self._opened_again)
+            job.add_done_callback(self._adopt)
+
+    def _opened_again(self) -> tuple[Disk, Engine]:
+        """On another thread: close what failed, and read from disk what is really there."""
+        try:
+            self.disk.close()
+        except SiriusError as error:
+            _log.warning("closing it: %s", error)
+        disk = Disk.open(self.settings.folder, self.settings.log)
+        return disk, self._new_engine(disk)
+
+    def _adopt(self, job: Any) -> None:
+        if job.cancelled():
+            return
+        if (error := job.exception()) is not None:
+            self.trouble = str(error)
+            _log.error("the disk is still out of order: %s", error)
+            self._loop.call_later(self._reopen_s, self._reopen)
+            self._reopen_s = min(2 * self._reopen_s, _REOPEN_S_MAX)
+            return
+        self.disk, self.engine = job.result()
+        self.trouble = None
+        _log.info("the disk is in order again, up to %d", self.disk.log.durable_seq)
+        self.wish(self._wish)

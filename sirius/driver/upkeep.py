@@ -1,0 +1,68 @@
+"""Compaction while the node runs, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from sirius.errors import SiriusError
+from sirius.wal import CompactionPolicy, CompactionResult, Log
+
+_log = logging.getLogger("sirius.upkeep")
+
+
+class Upkeep:
+    """Runs a compaction pass every so often. `run` may also be called from any thread."""
+
+    def __init__(
+        self,
+        log: Callable[[], Log],
+        policy: Callable[[], CompactionPolicy],
+        compacted: Callable[[], None],
+        interval_s: float | None,
+    ) -> None:
+        self._log = log
+        self._policy = policy
+        self._compacted = compacted
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sirius-upkeep", daemon=True)
+        self.passes = 0
+        self.last_s = 0.0
+        """How long the last pass took."""
+        self.last: CompactionResult | None = None
+        self.problem: str | None = None
+        """Why the last pass failed, if it did."""
+
+    def start(self) -> None:
+        """Begin; the first pass comes after one interval."""
+        if self._interval_s is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the pass that is under way, and come to an end."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            try:
+                self.run()
+            except (SiriusError, OSError) as error:
+                self.problem = str(error)
+                _log.warning("compaction failed, and is tried again later: %s", error)
+
+    def run(self) -> CompactionResult:
+        """Run one pass in this thread, and remove what earlier ones replaced."""
+        began = time.monotonic()
+        log = self._log()
+        result = log.compact(self._policy(), should_stop=self._stop.is_set)
+        self._compacted()
+        log.retire()
+        self.passes += 1
+        self.last, self.last_s, self.problem = result, time.monotonic() - began, None
+        _log.info("compacted the log in %.1f s: %s", self.last_s, result)
+        return result

@@ -1,0 +1,220 @@
+"""`Sirius`: a node inside an application. It checks arguments and hands requests over; it knows no protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sirius.config import SiriusConfig
+from sirius.driver.acks import Ack
+from sirius.driver.assembly import Node
+from sirius.driver.inbox import Asked
+from sirius.errors import InvalidRecord, NodeClosed, NodeError, UsageError
+from sirius.handler import RequestHandler, SiriusResult
+from sirius.ops.status import Status
+from sirius.wal.record import Op, Update, key_bytes
+
+_CLOSE_S: Final = 5.0
+_POLL_S: Final = 0.005
+
+
+class Sirius:
+    """Keeps the data structures of a handler up to date on this node.
+
+    ``Sirius(handler)`` alone is one durable node under ``./sirius-data``; with a configuration it is a member or a
+    follower of a cluster. Every method may be called from any thread. Used as a context manager it waits until the node
+    is ready, and closes it in the end.
+    """
+
+    def __init__(self, handler: RequestHandler, config: SiriusConfig | None = None) -> None:
+        if not isinstance(handler, RequestHandler):
+            raise UsageError(f"a handler is a RequestHandler, not {type(handler).__name__}")
+        if config is not None and not isinstance(config, SiriusConfig):
+            raise UsageError(f"a configuration is a SiriusConfig, not {type(config).__name__}")
+        self.config = config or SiriusConfig()
+        self._pid = os.getpid()
+        self._closed = False
+        self._limits = self.config.log_config().limits
+        self._timeout_s = self.config.requests.timeout_s
+        self._node = Node(handler, self.config)
+        self._put = self._node.driver.inbox.put
+
+    # ------------------------------------------------------------------ updates
+
+    def enqueue_put(self, key: str, body: bytes) -> Ack:
+        """Put a value under a key, on every node. The future's result has the sequence number.
+
+        Waits for room while too many requests are under way. Raises what is wrong with key or body at once; everything
+        else is the future's: `RequestRejected` (not in the log, and never will be), `OutcomeUnknown` (it may be).
+        """
+        name = key_bytes(key)
+        if type(body) is not bytes:
+            body = _as_bytes(body)
+        if not name or len(name) > self._limits.key_bytes_max:
+            raise InvalidRecord(self._bad_key(name))
+        if len(body) > (limit := self._limits.body_bytes_max):
+            raise InvalidRecord(f"the body has {len(body):,} bytes, the limit is {limit:,}")
+        return self._ask(Update(Op.PUT, name, body))
+
+    def enqueue_delete(self, key: str) -> Ack:
+        """Remove a key, on every node. Removing one that is not there is no error."""
+        name = key_bytes(key)
+        if not name or len(name) > self._limits.key_bytes_max:
+            raise InvalidRecord(self._bad_key(name))
+        return self._ask(Update(Op.DELETE, name))
+
+    def _bad_key(self, name: bytes) -> str:
+        if not name:
+            return "the key is empty"
+        return f"the key has {len(name):,} bytes, the limit is {self._limits.key_bytes_max:,}"
+
+    def _ask(self, update: Update) -> Ack:
+        if self._closed or os.getpid() != self._pid:
+            self._check()
+        ack = Ack()
+        self._put(Asked(update, ack), self._timeout_s)
+        return ack
+
+    # ------------------------------------------------------------------ reads
+
+    def enqueue_get(self, key: str, *, linearizable: bool = False) -> Ack:
+        """Have the handler look a key up, between updates.
+
+        It answers from this node's state. `linearizable` asks the leader first how far that must be, so that every
+        update is seen that was acknowledged anywhere before; it needs a majority.
+        """
+        key_bytes(key)
+        self._check()
+        ack = Ack()
+        if linearizable:
+            self._node.driver.get(key, ack)
+        else:
+            self._node.driver.applier.get(key, ack)
+        return ack
+
+    def wait_for(self, seq: int, timeout: float | None = None) -> bool:
+        """Wait until this node's handler has seen an update, given its sequence number; say whether it has.
+
+        With the number from another node's result, one's own writes can be read here.
+        """
+        self._check()
+        return self._node.driver.applier.wait_for(seq, timeout)
+
+    def staleness(self) -> float:
+        """How far behind this node may be, in seconds: so long ago it knew that it had everything."""
+        return self._node.staleness()
+
+    # ------------------------------------------------------------------ asyncio
+
+    async def put(self, key: str, body: bytes) -> SiriusResult:
+        """Like `enqueue_put`, for asyncio: waits without blocking the event loop."""
+        await self._room()
+        return await asyncio.wrap_future(self.enqueue_put(key, body))
+
+    async def delete(self, key: str) -> SiriusResult:
+        """Like `enqueue_delete`, for asyncio."""
+        await self._room()
+        return await asyncio.wrap_future(self.enqueue_delete(key))
+
+    async def get(self, key: str, *, linearizable: bool = False) -> SiriusResult:
+        """Like `enqueue_get`, for asyncio."""
+        return await asyncio.wrap_future(self.enqueue_get(key, linearizable=linearizable))
+
+    async def _room(self) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while not self._node.driver.inbox.has_room and time.monotonic() < deadline:
+            self._check()
+            await asyncio.sleep(_POLL_S)
+
+    # ------------------------------------------------------------------ the node
+
+    def is_online(self) -> bool:
+        """Whether the log was replayed: reads make sense from then on. `status().state` says more."""
+        return not self._closed and not self._node.driver.applier.is_replaying
+
+    def is_ready(self) -> bool:
+        """Whether this node has caught up with its cluster since it started."""
+        return not self._closed and self._node.is_ready
+
+    def wait_until_ready(self, timeout: float | None = None) -> bool:
+        """Wait until the node has replayed and caught up; say whether it has."""
+        return self._until(self.is_ready, timeout)
+
+    def status(self) -> Status:
+        """What the node is doing, for people and for scripts."""
+        self._check_process()
+        return self._node.status()
+
+    def transfer_leadership(self, to: str | None = None, timeout: float = 5.0) -> bool:
+        """Have another member lead, a given one or the one that is furthest; say whether this node leads no more.
+
+        Harmless on a node that does not lead.
+        """
+        self._check()
+        self._node.hand_over(to)
+        return self._until(lambda: not self._node.is_leader, timeout)
+
+    def compact(self) -> None:
+        """Run a compaction pass now, in this thread. Updates and reads go on meanwhile."""
+        self._check()
+        self._node.upkeep.run()
+
+    def _until(self, done: Callable[[], bool], timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not done():
+            self._check()
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    # ------------------------------------------------------------------ the end
+
+    def close(self, timeout: float = _CLOSE_S) -> None:
+        """Answer everybody, hand the leadership over, close the log. Closing twice is harmless."""
+        self._check_process()
+        if not self._closed:
+            self._closed = True
+            self._node.close(timeout)
+
+    def __enter__(self) -> Self:
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        self._check_process()
+        if self._closed:
+            raise NodeClosed("this Sirius was closed")
+        if (problem := self._node.gave_up) is not None:
+            raise NodeError(problem)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise NodeClosed(
+                f"this Sirius belongs to process {self._pid}, and this is its fork {os.getpid()}: "
+                f"threads and files do not survive a fork. Make the Sirius after it, in each process"
+            )
+
+
+def _as_bytes(body: Any) -> bytes:
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    if isinstance(body, bytes):
+        return body
+    raise InvalidRecord(f"a body is bytes, not {type(body).__name__}")

@@ -1,0 +1,84 @@
+"""A node's status: one moment, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    """What a node is doing."""
+
+    REPLAYING = "replaying"
+    """The log is being handed to the handler. Reads would see an old state."""
+    CATCHING_UP = "catching_up"
+    """Replayed, and on its way to where the cluster is."""
+    READY = "ready"
+    """It has caught up once since it started. It may fall behind again: see `lag` and `staleness_s`."""
+    HANDLER_STOPPED = "handler_stopped"
+    """The handler failed. The node goes on voting and keeping the log; its state does not change any more."""
+    DISK_TROUBLE = "disk_trouble"
+    """The disk failed or is full. The node neither votes nor leads, and tries again from time to time."""
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """How the link to another node is."""
+
+    name: str
+    connected: bool
+    sent_frames: int = 0
+    sent_bytes: int = 0
+    dropped: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """See `Sirius.status`. Sequence numbers are of the last entry concerned; 0 means none."""
+
+    name: str
+    state: State
+    problem: str | None
+    """What is wrong, in a sentence, if something is."""
+    role: str
+    """leader, voter, learner, follower, or passive."""
+    leader: str | None
+    cluster: str
+    node_id: str
+    voters: tuple[str, ...]
+    learners: tuple[str, ...]
+    wished: tuple[str, ...] | None
+    decided: int
+    """This node's log has everything up to here."""
+    known: int
+    """The highest entry that this node has heard of."""
+    durable: int
+    applied: int
+    """The handler has seen everything up to here."""
+    lag: int
+    """How many entries the handler is behind what is known."""
+    staleness_s: float
+    replayed: int
+    replay_total: int
+    ballot: tuple[int, int]
+    outstanding: int
+    backlog_bytes: int
+    handler_busy_s: float
+    handler_exceptions: int
+    log_bytes: int
+    segments: int
+    tombstone_floor: int
+    source: str | None
+    """The node whose stream brings what is new, on a follower."""
+    followers: dict[str, int]
+    """The nodes that take updates from this one, and how far each is."""
+    peers: tuple[PeerStatus, ...] = ()
+    members_problem: str | None = None
+    """What is wrong with the member file; the last good one is in force."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for JSON."""
+        return asdict(self)

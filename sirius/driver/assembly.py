@@ -73,7 +73,7 @@ class Node:
     def _look(self, engine: Engine, now: float) -> None:
         """Called with every tick: see how things stand."""
         applied = self.driver.applier.applied
-        is_level = applied >= max(engine.machine.known, engine.catchup.known)
+        is_level = applied >= max(engine.machine.known, engine.catchup.known, engine.catchup.whole)
         in_touch = engine.machine.is_in_touch or engine.catchup.source is not None
         if is_level and in_touch and not self.driver.applier.is_replaying:
             self._fresh_at = now

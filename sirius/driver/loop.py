@@ -15,36 +15,35 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 from sirius.catchup.effects import Read
-from sirius.driver.acks import Ack, complete, fail
-from sirius.driver.applier import Answered, Applier, ApplySettings
-from sirius.driver.calls import numbered
+from sirius.driver.acks import Ack, fail
+from sirius.driver.applier import Applier, ApplySettings
 from sirius.driver.disk import Disk
-from sirius.driver.inbox import Asked, Inbox, size_of
+from sirius.driver.inbox import Inbox
+from sirius.driver.requests import Requests
 from sirius.engine import Engine, Settings, World
 from sirius.errors import (
     HandlerFailed,
     LogError,
     NodeClosed,
     NodeError,
-    OutcomeUnknown,
     ReadFailed,
     RequestRejected,
     SiriusError,
 )
 from sirius.feeding import feed
 from sirius.handler import RequestHandler
-from sirius.paxos.effects import Answer, Done, ReadAt, Rejected, Unknown
+from sirius.paxos.effects import Answer, Rejected
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.types import Seq
-from sirius.wal import Block, LogConfig, Snapshot
+from sirius.wal import Block, LogConfig, Snapshot, Update
 
 _log = logging.getLogger("sirius.node")
 _TICKS_PER_HEARTBEAT: Final = 4
+_ROOM_POLL_S: Final = 0.001
 _REOPEN_S: Final = 1.0
 _REOPEN_S_MAX: Final = 30.0
 
@@ -74,16 +73,6 @@ class DriverSettings(NamedTuple):
     outstanding_bytes_max: int = 64 * 1024 * 1024
 
 
-class _Asked(NamedTuple):
-    acks: list[Ack]
-    size: int
-
-
-class _Read(NamedTuple):
-    ack: Ack
-    key: str
-
-
 class Driver:
     """One node. Methods without a word on threads are the loop's own."""
 
@@ -104,12 +93,10 @@ class Driver:
             handler, lambda: self.disk.log, settings.apply, self._handler_stopped
         )
         self.inbox = Inbox(self._wake, settings.outstanding_max, settings.outstanding_bytes_max)
-        self._tokens = count(1)
-        self._asked: dict[int, _Asked] = {}
-        self._asked_bytes = 0
-        self._reads: dict[int, _Read] = {}
+        self._requests = Requests(
+            self.inbox, self.applier, settings.machines.paxos, ack_applied=settings.ack_applied
+        )
         self._decided: list[Block] = []
-        self._answered: list[Answered] = []
         self._turn_ends = False
         self._old: Snapshot | None = None
         self._wish: Sequence[str] | None = None
@@ -168,7 +155,7 @@ class Driver:
 
     def _called(self, function: Callable[[Engine], Any], outcome: Future[Any]) -> None:
         if self.engine is None:
-            outcome.set_exception(NodeError(f"the node's disk is out of order: {self.trouble}"))
+            outcome.set_exception(NodeError(self._why_none))
             return
         try:
             outcome.set_result(function(self.engine))
@@ -200,9 +187,7 @@ class Driver:
         self.gave_up = f"the node has stopped because of a bug: {error!r}"
         _log.critical("%s: %s", context.get("message"), self.gave_up, exc_info=error)
         self._refuse(lambda: NodeError(self.gave_up or ""))
-        for asked in self._asked.values():
-            fail(asked.acks, OutcomeUnknown(self.gave_up))
-        self._asked.clear()
+        self._requests.lose(self.gave_up)
         self.engine = None
         self._stopping.set()
 
@@ -226,7 +211,7 @@ class Driver:
         left = self.inbox.shut(lambda: NodeClosed("the node is closed"))
         fail([asked.ack for asked in left], NodeClosed("the node was closed before it took this"))
         deadline = time.monotonic() + timeout_s
-        await self._until(lambda: not self._asked, deadline)
+        await self._until(lambda: not self._requests.are_waiting, deadline)
         self._with_engine(lambda engine: engine.hand_over(time.monotonic()))
         await self._until(lambda: self.engine is None or not self._can_hand_over, deadline)
         self._with_engine(lambda engine: engine.stop("the node was closed"))
@@ -275,37 +260,35 @@ class Driver:
 
     def _drain(self) -> None:
         """Propose what callers have handed in."""
-        paxos = self.settings.machines.paxos
-        while self._has_room:
-            asked = self.inbox.take(paxos.batch_updates_max, paxos.batch_bytes_max)
-            if not asked:
-                break
-            self._propose(asked)
+        while self._requests.has_room and (batch := self._requests.take()) is not None:
+            self._propose(*batch)
         self.inbox.rest()
         self._end_turn_soon()
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether the engine can take another batch, and the handler is not too far behind."""
-        paxos = self.settings.machines.paxos
-        return (
-            self._asked_bytes + paxos.batch_bytes_max <= paxos.pending_bytes_max
-            and len(self._asked) < paxos.pending_requests_max
-            and not self.applier.is_behind
-        )
-
-    def _propose(self, asked: list[Asked]) -> None:
-        updates = [each.update for each in asked]
-        acks = [each.ack for each in asked]
-        size = sum(map(size_of, updates))
+    def _propose(self, token: int, updates: Sequence[Update], size: int) -> None:
         if self.engine is None:
-            self.inbox.release(len(acks), size)
-            fail(acks, RequestRejected(f"the disk of this node is out of order: {self.trouble}"))
-            return
-        token = next(self._tokens)
-        self._asked[token] = _Asked(acks, size)
-        self._asked_bytes += size
-        self.engine.propose(time.monotonic(), token, updates, size)
+            self.answer(Rejected(token, self._why_none))
+        else:
+            self.engine.propose(time.monotonic(), token, updates, size)
+
+    async def publish(self, updates: Sequence[Update]) -> int:
+        """Have updates of a client decided, all together; return the last sequence number, once they are in the log."""
+        while not self._requests.has_room:
+            await asyncio.sleep(_ROOM_POLL_S)
+        outcome: asyncio.Future[int] = self._loop.create_future()
+        token, size = self._requests.publish(updates, outcome)
+        self._propose(token, updates, size)
+        self._end_turn_soon()
+        return await outcome
+
+    @property
+    def _why_none(self) -> str:
+        """Why there is no engine."""
+        return (
+            f"the disk of this node is out of order: {self.trouble}"
+            if self.trouble
+            else "the node is closed"
+        )
 
     def get(self, key: str, ack: Ack) -> None:
         """Look a key up so that every update acknowledged before is seen; for any thread."""
@@ -313,11 +296,9 @@ class Driver:
 
     def _get(self, key: str, ack: Ack) -> None:
         if self.engine is None:
-            fail([ack], ReadFailed(f"the disk of this node is out of order: {self.trouble}"))
+            fail([ack], ReadFailed(self._why_none))
             return
-        token = next(self._tokens)
-        self._reads[token] = _Read(ack, key)
-        self.engine.read(time.monotonic(), token)
+        self.engine.read(time.monotonic(), self._requests.read(key, ack))
         self._end_turn_soon()
 
     # ------------------------------------------------------------------ the end of a turn
@@ -331,11 +312,11 @@ class Driver:
         self._turn_ends = False
         if self.engine is not None:
             self.engine.push(time.monotonic())
-        if self._decided or self._answered:
+        answered = self._requests.take_answered()
+        if self._decided or answered:
             blocks, self._decided = self._decided, []
-            answered, self._answered = self._answered, []
             self.applier.hand(blocks, answered)
-        if len(self.inbox) and self._has_room:
+        if len(self.inbox) and self._requests.has_room:
             self._drain()
 
     def _journal_is_durable(self, _ticket: int) -> None:
@@ -361,31 +342,7 @@ class Driver:
 
     def answer(self, answer: Answer) -> None:
         """Part of the engine's port."""
-        if (read := self._reads.pop(answer.token, None)) is not None:
-            self._answer_read(read, answer)
-        elif (asked := self._asked.pop(answer.token, None)) is not None:
-            self._asked_bytes -= asked.size
-            self.inbox.release(len(asked.acks), asked.size)
-            self._answer_update(asked.acks, answer)
-
-    def _answer_read(self, read: _Read, answer: Answer) -> None:
-        if isinstance(answer, ReadAt):
-            self.applier.get(read.key, read.ack, answer.slot)
-        else:
-            fail([read.ack], ReadFailed(getattr(answer, "reason", "")))
-
-    def _answer_update(self, acks: list[Ack], answer: Answer) -> None:
-        match answer:
-            case Done(_, last):
-                first = last - len(acks) + 1
-                if self.settings.ack_applied:
-                    self._answered.append(Answered(first, acks))
-                else:
-                    complete(acks, numbered(range(first, last + 1)))
-            case Unknown(_, reason):
-                fail(acks, OutcomeUnknown(reason))
-            case Rejected(_, reason):
-                fail(acks, RequestRejected(reason))
+        self._requests.answer(answer)
 
     def read(self, read: Read) -> None:
         """Part of the engine's port: the log is read on another thread."""

@@ -157,14 +157,17 @@ class Engine:
     def tick(self, now: float) -> None:
         """Let time pass."""
         self._do(self.machine.tick(now))
-        self._introduce()
-        self._pull(self.catchup.set_voter(self.machine.is_voter))
-        self._pull(self.catchup.heard(self.machine.known))
+        self._tell_catchup()
         self._pull(self.catchup.tick(now))
 
-    def _introduce(self) -> None:
-        """Tell catch-up whom it may ask."""
-        if (known := self.machine.acquaintances) != self._acquaintances:
+    def _tell_catchup(self) -> None:
+        """Tell catch-up what consensus knows: how far it should be, whether it votes, whom it may ask."""
+        machine, catchup = self.machine, self.catchup
+        if machine.known > catchup.known:
+            self._pull(catchup.heard(machine.known))
+        if machine.is_voter != catchup.is_voter:
+            self._pull(catchup.set_voter(machine.is_voter))
+        if (known := machine.acquaintances) != self._acquaintances:
             self._acquaintances = known
             self._set_sources()
 
@@ -249,8 +252,9 @@ class Engine:
     @property
     def is_waiting(self) -> bool:
         """Whether something waits for the disk."""
-        log_waits = self.log.durable_seq + 1 < self.log.next_seq
-        return bool(self._held) or self.waits_for_journal or log_waits
+        if self._held or self._tickets:
+            return True
+        return self.log.durable_seq + 1 < self.log.next_seq
 
     @property
     def waits_for_journal(self) -> bool:

@@ -91,6 +91,11 @@ class Catchup:
         return self._asking.known
 
     @property
+    def is_voter(self) -> bool:
+        """Whether this node votes, as far as it was told."""
+        return self._context.is_voter
+
+    @property
     def whole(self) -> Seq:
         """From here on the state is that of one moment; before, some keys may be older than others, or missing."""
         return self._asking.main.whole
@@ -138,7 +143,8 @@ class Catchup:
 
     def at(self, now: float) -> None:
         """Say what time it is, before any call but `tick`: a message may come long after the last one."""
-        self._context.now = max(now, self._context.now)
+        if now > self._context.now:
+            self._context.now = now
 
     def tick(self, now: float) -> Effects:
         """Let time pass, and do what is due. Call it several times per `retry_s`."""
@@ -226,9 +232,10 @@ class Catchup:
 
     def _effects(self) -> Effects:
         out, self._context.out = self._context.out, Effects()
-        if out.floor <= self._feeder.edition.floor:
+        if out.floor > self._feeder.edition.floor:
+            self._feeder.raise_floor(out.floor)
+        else:
             out.floor = Seq(0)
-        self._feeder.raise_floor(out.floor)
         return out
 
     def _here(self, sender: Member, message: Here) -> None:

@@ -98,9 +98,11 @@ class Region:
     @property
     def _is_split(self) -> bool:
         """Whether what is new comes from other regions."""
+        if not self.name:
+            return False
         inside = self._inside
         has_primary = any(source.primary for source in inside)
-        return bool(self.name and inside and self._outside) and not has_primary
+        return bool(inside and self._outside) and not has_primary
 
     @property
     def _outside(self) -> list[Source]:

@@ -73,12 +73,16 @@ class Subscribers:
 
     def serve(self) -> None:
         """Push what is new to everybody."""
+        if not self._all:
+            return
         standing = self._standing()
         for entry in list(self._all.values()):
             self._serve(entry, standing)
 
     def tick(self) -> None:
         """Drop who is silent, and show life to those to whom there was nothing to say."""
+        if not self._all:
+            return
         now, config = self._context.now, self._context.config
         standing = self._standing()
         for entry in list(self._all.values()):

@@ -145,18 +145,13 @@ class Machine:
     def acquaintances(self) -> list[Member]:
         """The voters, as the log names them and as they greeted, the others that are wished for, and the leader."""
         state = self._state
-        known = [Member(node, name) for name, node in state.seen.items() if name in self._named]
+        voters = state.configuration.voters if state.configuration else ()
+        named = {*(state.wish or ()), *(member.name for member in voters)}
+        known = {Member(node, name) for name, node in state.seen.items() if name in named}
         if state.election.leader is not None:
             # A learner that knows no configuration yet may be wished for alone.
-            known.append(state.election.leader)
-        voters = state.configuration.voters if state.configuration else ()
-        return sorted({*voters, *known} - {state.me})
-
-    @property
-    def _named(self) -> set[str]:
-        state = self._state
-        voters = state.configuration.voters if state.configuration else ()
-        return {*(state.wish or ()), *(member.name for member in voters)}
+            known.add(state.election.leader)
+        return sorted(known.union(voters) - {state.me})
 
     def envelope(self, to: Member, message: Any) -> Envelope:
         """Put a message into its envelope."""
@@ -188,7 +183,8 @@ class Machine:
 
     def at(self, now: float) -> None:
         """Say what time it is, before any call but `tick`: a message may come long after the last one."""
-        self._state.now = max(now, self._state.now)
+        if now > self._state.now:
+            self._state.now = now
 
     def tick(self, now: float) -> Effects:
         """Let time pass, and do what is due. Call it a few times per heartbeat."""

@@ -176,6 +176,18 @@ class Disk:
     def durable_names(self) -> Names:
         return {number: folder.durable for number, folder in self.folders.items()}
 
+    def synced(self) -> Disk:
+        """Return a disk that holds what is durable here, and nothing else."""
+        names = self.durable_names()
+        disk = Disk(self.capacity_bytes)
+        disk.last_number = self.last_number
+        for number in reachable(names):
+            if number in names:
+                disk.folders[number] = FolderNode(None, names[number], names[number])
+            else:
+                disk.files[number] = FileNode.settled(bytearray(self.files[number].durable))
+        return disk
+
     def sync_folder(self, number: int) -> None:
         self._settle(lambda change: change.touches(number))
 

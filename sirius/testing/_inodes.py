@@ -40,7 +40,8 @@ class Write:
     def apply(self, content: bytearray, base: int = 0) -> None:
         """Change `content`, which begins at offset `base` of the file."""
         at = self.offset - base
-        content.extend(bytes(max(0, at - len(content))))
+        if at > len(content):
+            content.extend(bytes(at - len(content)))
         content[at : at + len(self.data)] = self.data
 
     def tears(self) -> list[tuple[int, bool]]:

@@ -364,6 +364,11 @@ class MemoryFileSystem:
             disk = self._disk.copy()
         return map(self._holding, PowerLoss(disk, limit, rng).disks())
 
+    def synced(self) -> MemoryFileSystem:
+        """Return what is left if nothing pending survived: the second of `crash_states`, without the work for them."""
+        with self._gate.guard:
+            return self._holding(self._disk.synced())
+
     def clone(self) -> MemoryFileSystem:
         """Return an independent copy of everything: pending changes, locks, faults to come.
 

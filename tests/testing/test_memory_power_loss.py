@@ -26,6 +26,26 @@ def test_everything_comes_first_and_nothing_second() -> None:
     assert trees(fs)[:2] == [{"a": b"axx", "b": b"byy", "c": b"c"}, {"a": b"a", "b": b"b"}]
 
 
+def test_what_is_synced_is_what_is_left_if_nothing_else_is() -> None:
+    fs = with_files(a=b"a", b=b"b")
+    append(fs, "a", b"xx")
+    create(fs, "c", b"c")
+    fs.remove("b")
+    left = fs.synced()
+    assert left.tree() == trees(fs)[1] == {"a": b"a", "b": b"b"}
+    append(left, "a", b"yy")
+    assert left.tree() == {"a": b"ayy", "b": b"b"}
+    assert fs.tree() == {"a": b"axx", "c": b"c"}
+
+
+def test_names_that_came_and_went_are_not_what_is_synced() -> None:
+    """Everything and nothing are the same state then, and the second one is another."""
+    fs = with_files(a=b"a")
+    create(fs, "b", b"b")
+    fs.remove("b")
+    assert fs.synced().tree() == {"a": b"a"} != trees(fs)[1]
+
+
 def test_an_unsynced_append_may_be_lost_torn_or_zero() -> None:
     fs = with_files(a=b"")
     append(fs, "a", b"pq")

@@ -48,8 +48,7 @@ class Checkers:
         facts = self._facts(block)
         if len(facts) < block.last - block.first + 1:
             self._check_holes(who, replay, block, facts)
-        for fact in facts.values():
-            replay.apply(fact)
+        replay.apply(facts.values())
         replay.position = block.last
         self._check_state(who, replay)
 

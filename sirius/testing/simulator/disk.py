@@ -89,7 +89,7 @@ class SimDisk:
 
     def worst(self) -> MemoryFileSystem:
         """Return what is left if nothing survives that was not synced."""
-        return list(self.fs.crash_states(2))[-1]
+        return self.fs.synced()
 
     def lose(self) -> None:
         """Everything is gone."""

@@ -22,11 +22,11 @@ class Loop:
 
     def at(self, time: float, action: Action) -> None:
         """Have something happen at a time; one in the past happens next."""
-        self._number += 1
-        heappush(self._heap, (max(time, self.now), self._number, action))
+        self.after(max(0.0, time - self.now), action)
 
     def after(self, delay: float, action: Action) -> None:
-        self.at(self.now + delay, action)
+        self._number += 1
+        heappush(self._heap, (self.now + delay, self._number, action))
 
     def run(self, until: float) -> None:
         """Let everything happen up to a time."""

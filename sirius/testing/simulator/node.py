@@ -49,6 +49,7 @@ class SimNode:
         self._cluster = cluster
         self._loop = cluster.loop
         self.rng: random.Random = stream(settings.seed, name)
+        self._chained = settings.chained and name in settings.followers
         self.disk = SimDisk(self.rng, settings.log, settings.trim_bytes_min)
         self.clock = NodeClock(self.rng.uniform(0, 1000))
         self.wish: tuple[str, ...] | None = None
@@ -213,7 +214,8 @@ class SimNode:
         if not self.pauses:
             self._check()
             self.handler.apply()
-            self.enter(self._follow)
+            if self._chained:
+                self.enter(self._follow)
             self.enter(Engine.tick)
 
     def _check(self) -> None:
@@ -223,9 +225,8 @@ class SimNode:
 
     def _follow(self, engine: Engine, _now: float) -> None:
         """Where followers follow each other, they prefer that to asking voters."""
-        if self._cluster.settings.chained and self.name in self._cluster.settings.followers:
-            members = self._cluster.followers_beside(self)
-            engine.follow(Source(member, distance=-1.0) for member in members)
+        members = self._cluster.followers_beside(self)
+        engine.follow(Source(member, distance=-1.0) for member in members)
 
     # ------------------------------------------------------------------ the disk
 
@@ -234,11 +235,11 @@ class SimNode:
         engine = self.engine
         if engine is None:
             return
-        if engine.is_waiting and not self._is_syncing:
+        if not self._is_syncing and engine.is_waiting:
             self._plan_sync()
-        if engine.machine.is_leader != self._led:
-            self._led = engine.machine.is_leader
-            self._cluster.reign(self, engine, self._led)
+        if (leads := engine.machine.is_leader) != self._led:
+            self._led = leads
+            self._cluster.reign(self, engine, leads)
         if failure := engine.journal.failure or engine.log.failure:
             self.die(f"gives up: {_brief(failure)}")
             self._again()

@@ -70,8 +70,8 @@ class Settings:
 
     @property
     def clock_bound(self) -> float:
-        """By how much clocks may run wrong. Leases bear what is configured, less what a tick is late."""
-        return self.paxos.clock_drift_max - 0.1 if self.paxos.lease else 0.5
+        """By how much clocks may run wrong: leases bear what is configured."""
+        return self.paxos.clock_drift_max if self.paxos.lease else 0.5
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,12 +7,18 @@ decisions in order and without gaps, so this is a list.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from sirius.codec import from_json
 from sirius.paxos.members import Configuration
 from sirius.wal import Block, Op
+
+
+_PUT: Final = int(Op.PUT)
+_DELETE: Final = int(Op.DELETE)
+"""As plain numbers: every node compares every entry with them."""
 
 
 class Violation(Exception):
@@ -53,12 +59,15 @@ class Replay:
         self.whole_from = 0
         """A hole was superseded by this slot: up to there the state may lack what the truth has."""
 
-    def apply(self, fact: Fact) -> None:
-        if fact.op == Op.PUT:
-            self.digest ^= self.marks.get(fact.key, 0) ^ fact.mark
-            self.marks[fact.key] = fact.mark
-        elif fact.op == Op.DELETE:
-            self.digest ^= self.marks.pop(fact.key, 0)
+    def apply(self, facts: Iterable[Fact]) -> None:
+        marks, digest = self.marks, self.digest
+        for _, op, key, _, _, _, mark in facts:
+            if op == _PUT:
+                digest ^= marks.get(key, 0) ^ mark
+                marks[key] = mark
+            elif op == _DELETE:
+                digest ^= marks.pop(key, 0)
+        self.digest = digest
 
 
 class Truth:
@@ -84,7 +93,7 @@ class Truth:
         """Take the next decided entry; D: it must not have been decided before."""
         self._check_once(fact)
         self.facts.append(fact)
-        self._replay.apply(fact)
+        self._replay.apply((fact,))
         self.digests.append(self._replay.digest)
         self._slots.setdefault((fact.op == Op.MEMBERSHIP, fact.key), []).append(self.last)
         if fact.op == Op.MEMBERSHIP:

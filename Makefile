@@ -47,6 +47,16 @@ test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
 test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills
 	$(BIN)/python -m pytest $(PARALLEL) -m deep
 
+# The oldest tools that pyproject.toml allows: what they make runs with that version of protobuf and with later ones.
+PROTO_TOOLS := $(VENV)/proto-tools
+.PHONY: proto
+proto: $(VENV)/.dev ## make the Python code of proto/sirius.proto
+	@test -d $(PROTO_TOOLS) || $(BIN)/python -m venv $(PROTO_TOOLS)
+	@$(PROTO_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  grpcio-tools==1.66.2 'protobuf<6' 'setuptools<80'
+	@$(PROTO_TOOLS)/bin/python -m grpc_tools.protoc --proto_path=proto \
+	  --python_out=sirius/transport --pyi_out=sirius/transport proto/sirius.proto
+
 # Without the random walks: what only a random walk reaches wants a test with a name.
 .PHONY: coverage
 coverage: $(VENV)/.dev ## fail if a branch of the consensus or catch-up machine is not tested

@@ -83,6 +83,9 @@ RULES: dict[str, Rule] = {
         stdlib=STDLIB - NETWORK,
     ),
     "sirius.feeding": Rule(ours=(*COMMON, *PURE, "sirius.wal"), stdlib=STDLIB - NETWORK),
+    "sirius.transport": Rule(
+        ours=(*COMMON, *PURE, "sirius.wal"), third_party=("google", "grpc", "numpy")
+    ),
     "sirius.testing": Rule(
         ours=(*COMMON, *PURE, *NODE),
         third_party=("crc32c", "numpy"),

@@ -18,7 +18,9 @@ PAGES = sorted(
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|#")
 
-TARGETS = set("help install demo test test-deep coverage check format bench sim soak clean".split())
+TARGETS = set(
+    "help install demo test test-deep proto coverage check format bench sim soak clean".split()
+)
 
 
 def relative_links(text: str) -> list[str]:

@@ -1,0 +1,14 @@
+"""gRPC: how the messages of the machines get from node to node, and how clients talk to a node.
+
+===============  ======================================================================
+`wire`           every message as bytes; built on `shapes` and `columns`
+`links`          the outgoing side: one stream a peer
+`server`         the incoming side: one port for nodes, clients and administrators
+`publishing`     the part of the server that clients write through
+`client`         a client for scripts, without asyncio
+`security`       TLS, who may do what, and the refusal to talk in the clear
+`limits`         every bound, by name
+===============  ======================================================================
+
+Nothing is imported here: who wants the client alone loads the client alone.
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -78,7 +79,22 @@ class Status:
     peers: tuple[PeerStatus, ...] = ()
     members_problem: str | None = None
     """What is wrong with the member file; the last good one is in force."""
+    elections: int = 0
+    """How often this node has seen the leadership change since it started."""
+    leader_since_s: float | None = None
+    """For how long this node has known the present leader."""
+    boot_s: float | None = None
+    """How long it took from the start until the node was ready; None: it is not yet."""
+    compactions: int = 0
+    """How many compaction passes were finished since the start."""
+    compaction_s: float = 0.0
+    """How long the last one took."""
+    compaction_problem: str | None = None
+    """Why the last one failed, if it did."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values, for JSON."""
-        return asdict(self)
+        """Return it as plain values, for JSON. A staleness that nobody knows is None, since JSON has no infinity."""
+        values = asdict(self)
+        if math.isinf(self.staleness_s):
+            values["staleness_s"] = None
+        return values

@@ -81,6 +81,10 @@ class Port(Protocol):
         """Have a read done (`sirius.feeding.feed`), now or later, and give the outcome to `Engine.fed`."""
         ...
 
+    def replacing(self) -> None:
+        """The log is about to be replaced as a whole: whoever applies it needs to know which keys it had."""
+        ...
+
     def replaced(self, last: Seq) -> None:
         """The log was taken anew from somebody else and goes up to `last`: whoever applies it begins again."""
         ...
@@ -125,7 +129,7 @@ class Engine:
         self._held: deque[tuple[int, list[tuple[Member, Message]]]] = deque()
         self._tickets: deque[tuple[int, int]] = deque()
         """Tickets of the machine, and those of the journal that settle them."""
-        self._journal_ticket = 0
+        self._journal_ticket = self._pushed = 0
         self._failed = False
         me = Member(identity(journal, world.rng), name)
         self._codec = BlockCodec(world.now_us, log.config.limits)
@@ -231,6 +235,17 @@ class Engine:
         except LogError as error:
             self._fail(error)
         self.settle(now)
+
+    def push(self, now: float) -> None:
+        """Let out what is on disk, and have the journal write what is waiting: in its thread, or at once if it has none,
+        and then again, since what is let out may ask for more."""
+        self.settle(now)
+        while self._journal_ticket > self._pushed and not self._failed:
+            try:
+                self._pushed = self.journal.sync()
+            except LogError as error:
+                self._fail(error)
+            self.settle(now)
 
     def settle(self, now: float) -> None:
         """See what is on disk by now, and let out what was held back for it."""
@@ -356,6 +371,7 @@ class Engine:
 
     def _take_over(self, staging: Staging, step: FinishResync) -> None:
         """Let the staged log be the log."""
+        self._port.replacing()
         try:
             staging.finish(step.floor)
         except OutOfOrder as error:

@@ -63,6 +63,8 @@ class Outside:
     def read(self, read: Read) -> None:
         self.reads.append(read)
 
+    def replacing(self) -> None: ...
+
     def replaced(self, last: Seq) -> None:
         raise AssertionError(f"nobody asked for a whole log up to {last}")
 

@@ -1,24 +1,34 @@
 """Futures that are cheap by the thousand.
 
 A `concurrent.futures.Future` makes a lock and a condition of its own, and completing one wakes a thread: 16 µs a
-request between threads. All acks of a node share one condition instead. A batch is completed under one acquisition, and
-whoever waits for an ack is woken alone, by a waiter of its own. To everybody else (`concurrent.futures.wait`,
+request between threads. All acks of a process share one condition instead. A batch is completed under one acquisition,
+and whoever waits for an ack is woken alone, by a waiter of its own. To everybody else (`concurrent.futures.wait`,
 `as_completed`, `asyncio.wrap_future`) an ack is a future like any other, which has begun and cannot be cancelled.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sirius.handler import SiriusResult
 
 _RUNNING: Final = "RUNNING"
 _FINISHED: Final = "FINISHED"
-_CHANGED: Final = threading.Condition(threading.RLock())
+_changed = threading.Condition(threading.RLock())
 """Shared by all acks of the process: it is only ever held for moments."""
+
+
+def _renew() -> None:
+    """In the child of a fork: a thread that held the lock is not there to let it go, and a new node needs it."""
+    global _changed  # noqa: PLW0603
+    _changed = threading.Condition(threading.RLock())
+
+
+os.register_at_fork(after_in_child=_renew)
 
 
 class Ack(Future[SiriusResult]):
@@ -26,7 +36,7 @@ class Ack(Future[SiriusResult]):
 
     def __init__(self) -> None:
         # Not that of the base class, which would make a condition.
-        self._condition = _CHANGED
+        self._condition = _changed
         self._state = _RUNNING
         self._result = None
         self._exception = None
@@ -48,14 +58,15 @@ class Ack(Future[SiriusResult]):
         if self._state is _FINISHED:
             return
         waiter = _Waiter()
-        with _CHANGED:
+        with self._condition:
             if self._state is _FINISHED:
                 return
             self._waiters.append(waiter)
-        if not waiter.done.wait(timeout):
-            with _CHANGED:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
+        try:
+            waiter.done.wait(timeout)
+        finally:
+            with self._condition:
+                self._waiters.remove(waiter)
 
 
 class _Waiter:
@@ -72,8 +83,10 @@ class _Waiter:
 
 def complete(acks: Sequence[Ack], results: Iterable[SiriusResult]) -> None:
     """Give each ack its result, all at once."""
-    with _CHANGED:
-        for ack, result in zip(acks, results, strict=True):
+    # Before any of them is touched: all are told or none.
+    pairs = list(zip(acks, results, strict=True))
+    with _changed:
+        for ack, result in pairs:
             ack._result = result
             ack._state = _FINISHED
         waited = [ack for ack in acks if ack._waiters]
@@ -87,12 +100,26 @@ def complete(acks: Sequence[Ack], results: Iterable[SiriusResult]) -> None:
 
 def fail(acks: Sequence[Ack], error: Exception) -> None:
     """Give all of them the same error."""
-    with _CHANGED:
-        for ack in acks:
-            ack._exception = error
+    # Each its own: raising one adds to its traceback, and would keep the frames of all who waited.
+    errors = [error, *(_twin(error) for _ in acks[1:])]
+    with _changed:
+        for ack, each in zip(acks, errors, strict=False):
+            ack._exception = each
             ack._state = _FINISHED
             for waiter in ack._waiters:
                 waiter.add_exception(ack)
     for ack in acks:
         if ack._done_callbacks:
             ack._invoke_callbacks()  # type: ignore[attr-defined]
+
+
+_Error = TypeVar("_Error", bound=BaseException)
+
+
+def _twin(error: _Error) -> _Error:
+    """Return the like of an error, whatever its class wants to be made of."""
+    kind = type(error)
+    twin = kind.__new__(kind, *error.args)
+    twin.__dict__.update(error.__dict__)
+    twin.__cause__ = error.__cause__
+    return twin

@@ -11,15 +11,24 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from sirius.backlog import Backlog
 from sirius.driver.acks import Ack, complete, fail
 from sirius.driver.calls import Caller, Patience, numbered
 from sirius.driver.replaying import Replay, Replayer, gone
-from sirius.errors import HandlerFailed, NodeClosed, NodeError, SiriusError
+from sirius.errors import (
+    HandlerFailed,
+    InvariantViolation,
+    NodeClosed,
+    NodeError,
+    Overloaded,
+    ReadFailed,
+)
 from sirius.handler import RequestHandler, SiriusResult
 from sirius.types import Seq
 from sirius.wal import Batch, Block, Log, Snapshot
@@ -37,6 +46,8 @@ class ApplySettings:
     behind_max: int = 100_000
     replay: Replay = Replay.SERIAL
     replay_threads: int = 4
+    gets_max: int = 65536
+    """How many reads may wait for the handler; further ones are refused."""
 
 
 class Answered(NamedTuple):
@@ -66,21 +77,30 @@ class Applier:
         self._log = log
         self._settings = settings
         self._on_stopped = on_stopped
-        self._caller = Caller(handler, settings.patience)
+        self._closed = threading.Event()
+        self._caller = self._new_caller()
+        self._callers = [self._caller]
+        """Those of a parallel replay are among them meanwhile."""
+        self._exceptions = 0
         self._changed = threading.Condition(threading.Lock())
         self._backlog = self._new_backlog(Seq(0))
         self._answered: deque[Answered] = deque()
         self._gets: deque[_Get] = deque()
         self._waiting_for: dict[object, tuple[int, threading.Event]] = {}
         self._old: Snapshot | None = None
-        self._replace = False
-        self._closing = False
+        """What the handler holds that the log to be replayed may not."""
+        self._new: Snapshot | None = None
+        """A log to be replayed; the backlog begins where it ends."""
         self._applied = Seq(0)
         self.failure: HandlerFailed | None = None
         self.is_replaying = True
         self.replayed = 0
         self.replay_end = Seq(0)
         self._thread = threading.Thread(target=self._run, name="sirius-apply", daemon=True)
+
+    def _new_caller(self) -> Caller:
+        # Who waits before it calls again does not wait for longer than the node is open.
+        return Caller(self._handler, self._settings.patience, self._closed.wait)
 
     def _new_backlog(self, applied: Seq) -> Backlog:
         return Backlog(
@@ -108,28 +128,42 @@ class Applier:
 
     @property
     def is_behind(self) -> bool:
-        """Whether callers should wait for the handler."""
-        return self._backlog.is_behind
+        """Whether callers should wait for the handler. For one that has stopped they would wait in vain."""
+        return self.failure is None and self._backlog.is_behind
 
     @property
     def busy_s(self) -> float:
         """How long the handler has been at the batch that it is at."""
-        since = self._caller.busy_since
-        return time.monotonic() - since if since is not None else 0.0
+        begun = [since for caller in self._callers if (since := caller.busy_since) is not None]
+        return time.monotonic() - min(begun) if begun else 0.0
 
     @property
     def exceptions(self) -> int:
         """How often the handler has raised."""
-        return self._caller.exceptions
+        return self._exceptions + sum(caller.exceptions for caller in self._callers)
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller is the handler, or somebody who was called back."""
+        return threading.current_thread() is self._thread
+
+    @property
+    def _closing(self) -> bool:
+        return self._closed.is_set()
 
     def get(self, key: str, ack: Ack, upto: int = 0) -> None:
         """Have a key looked up between updates, once everything up to `upto` is applied."""
         with self._changed:
-            if not self._closing:
+            if not self._closing and len(self._gets) < self._settings.gets_max:
                 self._gets.append(_Get(key, ack, upto))
                 self._changed.notify()
                 return
-        fail([ack], NodeClosed("the node is closed"))
+        fail([ack], self._why_no_get())
+
+    def _why_no_get(self) -> NodeError:
+        if self._closing:
+            return NodeClosed("the node is closed")
+        return Overloaded(f"{len(self._gets):,} reads are waiting for the handler")
 
     def wait_for(self, seq: int, timeout_s: float | None) -> bool:
         """Wait until the handler has seen `seq`; say whether it has."""
@@ -147,9 +181,15 @@ class Applier:
 
     def start(self, log: Log) -> None:
         """Begin with what is in the log."""
-        self.replay_end = log.durable_seq
-        self._backlog = self._new_backlog(self.replay_end)
+        self._begin_at(log.snapshot())
         self._thread.start()
+
+    def _begin_at(self, snapshot: Snapshot) -> None:
+        """Replay this, and go on behind it: what comes into the log meanwhile is handed over, so it comes once."""
+        if self._new is not None:
+            self._new.close()
+        self._new, self.replay_end = snapshot, snapshot.last
+        self._backlog = self._new_backlog(snapshot.last)
 
     def hand(self, blocks: Sequence[Block], answered: Sequence[Answered]) -> None:
         """Take what was decided, and who asked for some of it."""
@@ -159,11 +199,19 @@ class Applier:
                     first = max(block.first, self._backlog.decided + 1)
                     self._backlog.push(block.cut(first, block.last))
             if self.failure is None and not self._closing:
-                self._answered += answered
+                self._take_in(answered)
                 answered = ()
             self._changed.notify()
         for each in answered:
             self._refuse(each)
+
+    def _take_in(self, answered: Sequence[Answered]) -> None:
+        in_order = True
+        for each in answered:
+            in_order &= not self._answered or self._answered[-1].first < each.first
+            self._answered.append(each)
+        if not in_order:
+            self._answered = deque(sorted(self._answered, key=attrgetter("first")))
 
     def _refuse(self, answered: Answered) -> None:
         for seq, ack in enumerate(answered.acks, answered.first):
@@ -177,83 +225,97 @@ class Applier:
 
     def replaced(self, last: Seq, old: Snapshot | None) -> None:
         """The log was taken anew and ends at `last`; `old` is what it was."""
+        snapshot = self._log().snapshot()
+        if snapshot.last != last:
+            raise InvariantViolation(f"a log up to {last} ends at {snapshot.last}")
         with self._changed:
-            if self._old is None:
-                self._old = old
-            self._replace, self.replay_end = True, last
-            self._backlog = self._new_backlog(last)
+            # If another replay has not begun yet, the handler still holds what was before that.
+            self._old, unseen = (old, None) if self._old is None else (self._old, old)
+            self._begin_at(snapshot)
             self._changed.notify()
+        if unseen is not None:
+            unseen.close()
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Finish the batch at hand, refuse the rest; say whether the thread ended in time."""
         with self._changed:
-            self._closing = True
+            self._closed.set()
             self._changed.notify()
+            self._wake_waiting()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         with self._changed:
             answered, gets = list(self._answered), list(self._gets)
             self._answered.clear()
             self._gets.clear()
-            for _, reached in self._waiting_for.values():
-                reached.set()
         for each in answered:
             self._refuse(each)
         fail([get.ack for get in gets], NodeClosed("the node is closed"))
         return not self._thread.is_alive()
 
+    def _wake_waiting(self) -> None:
+        for _, reached in self._waiting_for.values():
+            reached.set()
+
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
         try:
-            self._replay()
             while self._turn():
                 pass
-        except SiriusError as error:
+        except BaseException as error:
+            # Whatever it was: a thread that ends without a word would leave everybody waiting.
             self._stop(error)
             while self._turn_stopped():
                 pass
 
-    def _stop(self, error: SiriusError) -> None:
+    def _stop(self, error: BaseException) -> None:
         """Apply nothing more, and say so. Gets go on: they see the state as it is."""
-        failure = error if isinstance(error, HandlerFailed) else HandlerFailed(str(error))
-        _log.error("nothing more is applied on this node: %s", failure)
+        failure = error if isinstance(error, HandlerFailed) else HandlerFailed(_named(error))
+        _log.error("nothing more is applied on this node: %s", failure, exc_info=error)
         with self._changed:
             self.failure = failure
             self.is_replaying = False
             answered = list(self._answered)
             self._answered.clear()
-            for _, reached in self._waiting_for.values():
-                reached.set()
+            self._wake_waiting()
         for each in answered:
             self._refuse(each)
-        self._on_stopped()
+        # The loop may be gone already.
+        with suppress(RuntimeError):
+            self._on_stopped()
 
-    def _replay(self) -> None:
-        with self._log().snapshot() as snapshot:
+    def _replay(self, snapshot: Snapshot, old: Snapshot | None) -> None:
+        try:
             self.is_replaying, self.replayed = True, 0
             self._handler_says("on_bootstrap_starting")
-            for deletes in gone(self._old, snapshot) if self._old is not None else ():
+            for deletes in gone(old, snapshot) if old is not None else ():
                 self._caller.apply(deletes)
-            replayer = Replayer(
-                lambda: Caller(self._handler, self._settings.patience),
-                self._settings.replay,
-                self._settings.replay_threads,
-                self._progressed,
-            )
-            if not replayer.run(snapshot, lambda: self._closing):
+            if not self._replayer().run(snapshot, lambda: self._closing):
                 return
             self._handler_says("on_bootstrap_complete")
             self._reached(snapshot.last)
-        if self._old is not None:
-            self._old.close()
-            self._old = None
-        self.is_replaying = False
+            self.is_replaying = self._new is not None
+        finally:
+            snapshot.close()
+            if old is not None:
+                old.close()
+            self._exceptions += sum(caller.exceptions for caller in self._callers[1:])
+            self._callers = [self._caller]
+
+    def _replayer(self) -> Replayer:
+        settings = self._settings
+        return Replayer(self._another, settings.replay, settings.replay_threads, self._progressed)
+
+    def _another(self) -> Caller:
+        caller = self._new_caller()
+        self._callers = [*self._callers, caller]
+        return caller
 
     def _handler_says(self, name: str) -> None:
         try:
             getattr(self._handler, name)()
-        except Exception as error:
+        except BaseException as error:
             raise HandlerFailed(f"{name} raised {type(error).__name__}: {error}") from error
 
     def _progressed(self, records: int) -> None:
@@ -265,20 +327,34 @@ class Applier:
             self._changed.wait_for(self._has_work)
             if self._closing:
                 return False
-            replace, self._replace = self._replace, False
-            block = None if replace else self._backlog.pop()
-            missing = self._backlog.missing
-        if replace:
-            self._replay()
+            backlog = self._backlog
+            new, self._new = self._new, None
+            old, self._old = self._old, None
+            block = None if new else backlog.pop()
+        if new is not None:
+            self._replay(new, old)
         elif block is not None:
             self._apply(block)
-        elif missing[0] <= missing[1]:
-            self._apply_from_log(*missing)
-        self._serve_gets()
+        elif backlog.waiting:
+            self._apply_from_log(backlog)
+        elif self._has_answers():
+            self._answer((), (), self._applied)
+        if not self._closing:
+            self._serve_gets()
         return True
 
     def _has_work(self) -> bool:
-        return bool(self._closing or self._replace or self._backlog.waiting or self._ready_gets())
+        return bool(
+            self._closing
+            or self._new is not None
+            or self._backlog.waiting
+            or self._has_answers()
+            or self._ready_gets()
+        )
+
+    def _has_answers(self) -> bool:
+        """Whether somebody asked for what was applied before."""
+        return bool(self._answered) and self._answered[0].first <= self._applied
 
     def _turn_stopped(self) -> bool:
         with self._changed:
@@ -288,22 +364,29 @@ class Applier:
         self._serve_gets()
         return True
 
-    def _apply_from_log(self, first: int, last: int) -> None:
+    def _apply_from_log(self, backlog: Backlog) -> None:
         """Apply what was not kept in memory. What is not on disk yet is there in a moment."""
+        found = False
+        for block in self._read(*backlog.missing):
+            found = True
+            with self._changed:
+                if self._closing or backlog is not self._backlog:
+                    return
+                backlog.skip(block.last)
+            self._apply(block)
+        if not found:
+            self._closed.wait(_LOOK_AGAIN_S)
+
+    def _read(self, first: int, last: int) -> Iterator[Block]:
+        """Read a range, as far as it is there: a block at a time, since all of them may be much."""
         log = self._log()
         last = min(last, log.durable_seq)
-        blocks = list(log.blocks(first, last)) if first <= last else []
-        if not blocks:
-            time.sleep(_LOOK_AGAIN_S)
-        for block in blocks:
-            with self._changed:
-                self._backlog.skip(block.last)
-            self._apply(block)
+        return log.blocks(first, last) if first <= last else iter(())
 
     def _apply(self, block: Block) -> None:
-        batch = Batch.of(block).updates()
         if block.last <= self._applied:
             return
+        batch = Batch.of(block).updates()
         if block.first <= self._applied:
             batch = batch.between(self._applied + 1, block.last)
         try:
@@ -311,11 +394,11 @@ class Applier:
         except HandlerFailed:
             seqs, done = batch.seq.tolist(), self._caller.done
             if done:
-                self._answer(seqs[: len(done)], done, seqs[len(done) - 1])
                 self._reached(Seq(seqs[len(done) - 1]))
+                self._answer(seqs[: len(done)], done, self._applied)
             raise
-        self._answer(batch.seq.tolist(), results, block.last)
         self._reached(block.last)
+        self._answer(batch.seq.tolist(), results, block.last)
 
     def _answer(self, seqs: Sequence[int], results: Sequence[SiriusResult], upto: int) -> None:
         """Complete the futures of everything up to `upto`, given the results of these updates."""
@@ -345,12 +428,12 @@ class Applier:
         return found
 
     def _reached(self, seq: Seq) -> None:
-        self._applied = max(self._applied, seq)
-        if self._waiting_for:
-            with self._changed:
-                for wanted, reached in self._waiting_for.values():
-                    if wanted <= seq:
-                        reached.set()
+        # With the lock: whoever looks at `applied` and then waits must not miss it in between.
+        with self._changed:
+            self._applied = max(self._applied, seq)
+            for wanted, reached in self._waiting_for.values():
+                if wanted <= self._applied:
+                    reached.set()
 
     # ------------------------------------------------------------------ gets
 
@@ -378,5 +461,12 @@ class Applier:
             result = self._caller.get(get.key)
         except Exception as error:
             fail([get.ack], error)
+        except BaseException as error:
+            # It would end the thread of whoever asks for the result.
+            fail([get.ack], ReadFailed(f"handle_get raised {_named(error)}"))
         else:
             complete([get.ack], [result])
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sirius.catchup.sources import Source
 from sirius.config import MembersFile, SiriusConfig
 from sirius.driver.applier import ApplySettings
 from sirius.driver.calls import Patience
-from sirius.driver.loop import Driver, DriverSettings, Transport
+from sirius.driver.loop import Driver, DriverSettings
 from sirius.driver.replaying import Replay
 from sirius.driver.upkeep import Upkeep
 from sirius.engine import Engine, Settings
@@ -19,28 +19,36 @@ from sirius.errors import UsageError
 from sirius.handler import RequestHandler
 from sirius.ops.status import PeerStatus, State, Status
 from sirius.paxos.members import Member
-from sirius.types import Seq
+from sirius.paxos.messages import Hello
+from sirius.types import NodeId, Seq
 from sirius.wal import CompactionPolicy
+
+if TYPE_CHECKING:
+    from sirius.driver.network import Network, NodeBackend
+    from sirius.transport.publishing import Membership
 
 _log = logging.getLogger("sirius.node")
 _EMBEDDED: Final = "embedded"
 """The name of a node that has no address."""
+_GREET_S: Final = 1.0
+"""How often the nodes of `follow` are asked who they are: they may have lost their disk since."""
 
 
 class Node:
     """Everything of one node. Made in the caller's thread; closed by `close`."""
 
-    def __init__(
-        self, handler: RequestHandler, config: SiriusConfig, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, handler: RequestHandler, config: SiriusConfig) -> None:
         self.config = config
         self.name = config.name or _EMBEDDED
         self._members = self._read_members()
         self._fresh_at: float | None = None
         self.is_ready = False
         self._polled_at = time.monotonic()
-        self._transport = transport
-        self.driver = Driver(handler, _settings(config, self.name), transport, self._look)
+        self._greeted_at = 0.0
+        self._network = self._join_network()
+        self._sources: dict[str, Member] = {}
+        """The nodes of `follow` that have answered."""
+        self.driver = Driver(handler, _settings(config, self.name), self._network, self._look)
         self.upkeep = Upkeep(
             lambda: self.driver.disk.log,
             self._policy,
@@ -49,6 +57,20 @@ class Node:
         )
         self.driver.start(self.wished)
         self.upkeep.start()
+
+    def _join_network(self) -> Network | None:
+        if self.config.is_embedded:
+            return None
+        # The package is heavy, and a node without an address has no use for it.
+        from sirius.driver.network import Network
+
+        return Network(self.config, self._backend)
+
+    def _backend(self) -> NodeBackend:
+        from sirius.driver.network import NodeBackend
+
+        driver = self.driver
+        return NodeBackend(self, driver.publish, lambda: driver.disk.log, driver.pool)
 
     def _read_members(self) -> MembersFile | None:
         path = self.config.members_file
@@ -82,7 +104,7 @@ class Node:
             self._polled_at = now
             self._poll_members(self._members)
         if self.config.follow:
-            engine.follow(self._followed(engine))
+            self._follow(engine, now)
 
     def _poll_members(self, file: MembersFile) -> None:
         problem = file.problem
@@ -96,10 +118,17 @@ class Node:
         if file.problem not in (None, problem):
             _log.warning("the member file is bad, the one before stays in force: %s", file.problem)
 
-    def _followed(self, engine: Engine) -> list[Source]:
-        """The nodes to take updates from, besides members, as far as their ids are known."""
-        known = {member.name: member for member in engine.machine.acquaintances}
-        return [Source(known[name], distance=-1.0) for name in self.config.follow if name in known]
+    def _follow(self, engine: Engine, now: float) -> None:
+        """Prefer the nodes of `follow` to members, once it is known which life of each there is."""
+        for name in self.config.follow:
+            if (met := self.driver.met.get(name)) is not None:
+                self._sources[name] = met
+        engine.follow(Source(member, distance=-1.0) for member in self._sources.values())
+        if now - self._greeted_at >= _GREET_S:
+            self._greeted_at = now
+            for name in self.config.follow:
+                to = Member(NodeId(0), name)
+                self.driver.send(to, engine.machine.envelope(to, Hello(fresh=False)))
 
     # ------------------------------------------------------------------ compaction
 
@@ -125,6 +154,23 @@ class Node:
     def hand_over(self, to: str | None) -> None:
         """Hand the leadership over to a member, or to whoever is furthest."""
         self.driver.call(lambda engine: _hand_over(engine, to)).result()
+
+    def start_hand_over(self, to: str | None) -> None:
+        """The same, on the loop's thread."""
+        self.driver.with_engine(lambda engine: _hand_over(engine, to))
+
+    def membership(self) -> Membership:
+        """Who votes and who leads, as far as this node knows."""
+        from sirius.transport.publishing import Membership
+
+        engine = self.driver.engine
+        if engine is None:
+            return Membership(None, None)
+        return Membership(engine.machine.configuration, engine.machine.leader)
+
+    def status_dict(self) -> dict[str, Any]:
+        """The status as plain values."""
+        return self.status().as_dict()
 
     def staleness(self) -> float:
         """How long ago this node knew that it had everything; infinite if it never did since it started."""
@@ -172,7 +218,7 @@ class Node:
         )
 
     def _peers(self) -> tuple[PeerStatus, ...]:
-        return ()
+        return () if self._network is None else self._network.peers()
 
     def _state(self) -> State:
         if self.driver.is_closed:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from sirius.errors import LogError
+from sirius.errors import LogError, SiriusError
 from sirius.wal import Log, LogConfig
 from sirius.wal.journal import Journal
 
@@ -45,5 +46,8 @@ class Disk:
         """Close both; the first error that comes up is raised once both are closed."""
         try:
             self.journal.close()
-        finally:
-            self.log.close()
+        except BaseException:
+            with suppress(SiriusError, OSError):
+                self.log.close()
+            raise
+        self.log.close()

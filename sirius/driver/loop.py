@@ -88,7 +88,7 @@ class Driver:
         self.disk = Disk.open(settings.folder, settings.log)
         self._transport = transport
         self._loop = asyncio.new_event_loop()
-        self._pool = ThreadPoolExecutor(2, "sirius-read")
+        self.pool = ThreadPoolExecutor(2, "sirius-read")
         self.applier = Applier(
             handler, lambda: self.disk.log, settings.apply, self._handler_stopped
         )
@@ -101,6 +101,9 @@ class Driver:
         self._old: Snapshot | None = None
         self._wish: Sequence[str] | None = None
         self._stopping = asyncio.Event()
+        self._publishing = asyncio.Lock()
+        self.met: dict[str, Member] = {}
+        """The life of each name that was heard of last."""
         self.trouble: str | None = None
         """What is wrong with the disk, if something is."""
         self.gave_up: str | None = None
@@ -144,7 +147,7 @@ class Driver:
             _log.warning(
                 "the handler did not return within %g s: its thread is left behind", timeout_s
             )
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self.pool.shutdown(wait=True, cancel_futures=True)
         self.disk.close()
 
     def call(self, function: Callable[[Engine], Any]) -> Future[Any]:
@@ -198,7 +201,7 @@ class Driver:
         except BaseException as error:
             self._started.set_exception(error)
             return
-        self._with_engine(lambda engine: engine.wish(time.monotonic(), self._wish))
+        self.with_engine(lambda engine: engine.wish(time.monotonic(), self._wish))
         self._started.set_result(None)
         tick_s = self.settings.machines.paxos.heartbeat_s / _TICKS_PER_HEARTBEAT
         while not self._stopping.is_set():
@@ -212,9 +215,9 @@ class Driver:
         fail([asked.ack for asked in left], NodeClosed("the node was closed before it took this"))
         deadline = time.monotonic() + timeout_s
         await self._until(lambda: not self._requests.are_waiting, deadline)
-        self._with_engine(lambda engine: engine.hand_over(time.monotonic()))
+        self.with_engine(lambda engine: engine.hand_over(time.monotonic()))
         await self._until(lambda: self.engine is None or not self._can_hand_over, deadline)
-        self._with_engine(lambda engine: engine.stop("the node was closed"))
+        self.with_engine(lambda engine: engine.stop("the node was closed"))
         self._end_turn()
 
     @property
@@ -228,7 +231,8 @@ class Driver:
         while not done() and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
-    def _with_engine(self, function: Callable[[Engine], Any]) -> None:
+    def with_engine(self, function: Callable[[Engine], Any]) -> None:
+        """Call the engine, if there is one; on the loop's thread."""
         if self.engine is not None:
             function(self.engine)
             self._end_turn_soon()
@@ -250,13 +254,14 @@ class Driver:
             return
         now = time.monotonic()
         for envelope in envelopes:
+            self.met[envelope.sender.name] = envelope.sender
             self.engine.receive(now, envelope)
         self._end_turn_soon()
 
     def wish(self, names: Sequence[str] | None) -> None:
         """Say which names should vote."""
         self._wish = names
-        self._with_engine(lambda engine: engine.wish(time.monotonic(), names))
+        self.with_engine(lambda engine: engine.wish(time.monotonic(), names))
 
     def _drain(self) -> None:
         """Propose what callers have handed in."""
@@ -272,12 +277,16 @@ class Driver:
             self.engine.propose(time.monotonic(), token, updates, size)
 
     async def publish(self, updates: Sequence[Update]) -> int:
-        """Have updates of a client decided, all together; return the last sequence number, once they are in the log."""
-        while not self._requests.has_room:
-            await asyncio.sleep(_ROOM_POLL_S)
+        """Have updates of a client decided, all together; return the last sequence number, once they are in the log.
+
+        Calls are served in their order.
+        """
         outcome: asyncio.Future[int] = self._loop.create_future()
-        token, size = self._requests.publish(updates, outcome)
-        self._propose(token, updates, size)
+        async with self._publishing:
+            while not self._requests.has_room:
+                await asyncio.sleep(_ROOM_POLL_S)
+            token, size = self._requests.publish(updates, outcome)
+            self._propose(token, updates, size)
         self._end_turn_soon()
         return await outcome
 
@@ -346,7 +355,7 @@ class Driver:
 
     def read(self, read: Read) -> None:
         """Part of the engine's port: the log is read on another thread."""
-        job = self._loop.run_in_executor(self._pool, feed, self.disk.log, read)
+        job = self._loop.run_in_executor(self.pool, feed, self.disk.log, read)
         job.add_done_callback(partial(self._fed, self.engine))
 
     def _fed(self, engine: Engine | None, job: Awaitable[Any]) -> None:
@@ -355,7 +364,10 @@ class Driver:
             self._end_turn_soon()
 
     def replacing(self) -> None:
-        """Part of the engine's port: keep hold of the log that is about to be replaced."""
+        """Part of the engine's port: keep hold of the log that is about to be replaced. Rare enough to wait for."""
+        if self._old is not None:
+            self._old.close()
+        self.disk.log.flush()
         self._old = self.disk.log.snapshot()
 
     def replaced(self, last: Seq) -> None:
@@ -395,7 +407,7 @@ class Driver:
 
     def _reopen(self) -> None:
         if not self._stopping.is_set():
-            job = self._loop.run_in_executor(self._pool, self._opened_again)
+            job = self._loop.run_in_executor(self.pool, self._opened_again)
             job.add_done_callback(self._adopt)
 
     def _opened_again(self) -> tuple[Disk, Engine]:

@@ -291,6 +291,9 @@ class SimNode:
         if life == self.life:
             self.enter(lambda engine, now: engine.fed(now, feed(engine.log, read)))
 
+    def replacing(self) -> None:
+        """The handler of the simulation begins anew, so what it had does not matter."""
+
     def replaced(self, last: Seq) -> None:
         self._cluster.note(self.name, f"takes a whole log up to {last}")
         if self.engine is not None:

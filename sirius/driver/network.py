@@ -1,0 +1,141 @@
+"""A node on the network: its links, its server, and what clients may ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sirius.config import SiriusConfig
+from sirius.ops.status import PeerStatus
+from sirius.paxos.members import Member
+from sirius.paxos.messages import Envelope
+from sirius.transport.limits import TransportLimits
+from sirius.transport.links import Links
+from sirius.transport.publishing import Membership
+from sirius.transport.security import Plaintext, Role, Security, Tls, TlsSettings
+from sirius.transport.server import Server
+from sirius.types import Seq
+from sirius.wal import Block, Log, Update
+
+_GRACE_S: Final = 0.5
+_TAIL_SLOTS: Final = 4096
+_TAIL_POLL_S: Final = 0.02
+_HAND_OVER_S: Final = 5.0
+
+
+def security_of(config: SiriusConfig) -> Security:
+    """How this node shows who it is, and finds out who others are."""
+    tls = config.tls
+    if tls.certificate is None or tls.key is None or tls.authority is None:
+        return Plaintext(config.allow_plaintext)
+    roles = {pattern: [Role(role) for role in names] for pattern, names in tls.roles.items()}
+    files = (Path(tls.certificate), Path(tls.key), Path(tls.authority))
+    return Tls(TlsSettings(*files, roles))
+
+
+class Network:
+    """The transport of the loop, over gRPC."""
+
+    def __init__(self, config: SiriusConfig, backend: Callable[[], NodeBackend]) -> None:
+        limits = TransportLimits(log=config.limits())
+        security = security_of(config)
+        self._links = Links(config.name, limits, security)
+        self._server = Server(config.listen_address, security, limits)
+        self._backend = backend
+
+    async def start(self, received: Callable[[Sequence[Envelope]], None]) -> None:
+        """Listen."""
+        await self._server.start(lambda envelope: received((envelope,)), self._backend())
+
+    def send(self, to: Member, envelope: Envelope) -> None:
+        """Send a message, or lose it."""
+        self._links.send(to, envelope)
+
+    async def close(self) -> None:
+        """Say what is left to say, and listen no more."""
+        await self._links.close(_GRACE_S)
+        await self._server.close(_GRACE_S)
+
+    def peers(self) -> tuple[PeerStatus, ...]:
+        """How each link is; for any thread."""
+        return tuple(
+            PeerStatus(
+                name=link.name,
+                connected=link.connected,
+                sent_frames=link.frames,
+                sent_bytes=link.bytes,
+                dropped=link.dropped,
+                error=link.last_error or None,
+            )
+            for link in list(self._links.by_name.values())
+        )
+
+
+class Served(Protocol):
+    """What the backend needs of a node."""
+
+    def status_dict(self) -> Mapping[str, Any]: ...
+    def membership(self) -> Membership: ...
+    def start_hand_over(self, to: str | None) -> None: ...
+    @property
+    def is_leader(self) -> bool: ...
+
+
+class NodeBackend:
+    """A node as clients and administrators see it; on the loop's thread. See `sirius.transport.publishing.Backend`."""
+
+    def __init__(
+        self,
+        node: Served,
+        publish: Callable[[Sequence[Update]], Any],
+        log: Callable[[], Log],
+        pool: Executor,
+    ) -> None:
+        self._node = node
+        self._publish = publish
+        self._log = log
+        self._pool = pool
+
+    async def publish(self, updates: Sequence[Update]) -> Seq:
+        """Have updates decided."""
+        return Seq(await self._publish(updates))
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the node's status."""
+        return self._node.status_dict()
+
+    def members(self) -> Membership:
+        """Return who votes and who leads."""
+        return self._node.membership()
+
+    async def transfer_leadership(self, to: str | None) -> None:
+        """Hand over, and wait for it."""
+        self._node.start_hand_over(to)
+        deadline = time.monotonic() + _HAND_OVER_S
+        while self._node.is_leader:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"still leading after {_HAND_OVER_S:g} s")
+            await asyncio.sleep(_TAIL_POLL_S)
+
+    async def tail(self, first: Seq, follow: bool) -> AsyncIterator[Block]:
+        """Yield blocks of the log as they are on disk."""
+        loop = asyncio.get_running_loop()
+        position = max(int(first), 1)
+        while True:
+            blocks = await loop.run_in_executor(self._pool, _read, self._log(), position)
+            for block in blocks:
+                yield block
+                position = block.last + 1
+            if not blocks:
+                if not follow:
+                    return
+                await asyncio.sleep(_TAIL_POLL_S)
+
+
+def _read(log: Log, first: int) -> list[Block]:
+    last = min(log.durable_seq, first + _TAIL_SLOTS - 1)
+    return list(log.blocks(first, last)) if first <= last else []

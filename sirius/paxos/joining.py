@@ -35,7 +35,8 @@ class Joining:
     def tick(self) -> None:
         state = self._state
         leads = state.leader is not None
-        patience_s = _PATIENCE_S if state.configuration and not leads else state.config.retry_s
+        is_idle = state.configuration and not leads and not len(state.proposer)
+        patience_s = _PATIENCE_S if is_idle else state.config.retry_s
         if not state.wish or state.now - self._greeted_at < patience_s:
             return
         self._greeted_at = state.now
@@ -76,7 +77,14 @@ class Joining:
         if message.leader is not None and message.leader.name != state.me.name:
             # At second hand, and perhaps of an earlier life; what the node itself said counts for more.
             state.seen.setdefault(message.leader.name, message.leader.node)
+            self._turn_to(message.leader)
         self._try_to_found()
+
+    def _turn_to(self, leader: Member) -> None:
+        """Send requests to a leader that others follow. Who votes hears of it from the leader itself."""
+        state = self._state
+        if not state.is_voter and state.election.is_silent(state.now):
+            state.election.leader = leader
 
     def _try_to_found(self) -> None:
         """Found the cluster, if everybody is there, it is this node's turn, and nobody has come to fetch it."""

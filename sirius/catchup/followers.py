@@ -17,18 +17,18 @@ class Followers:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._told: dict[NodeId, tuple[Seq, float]] = {}
+        self._told: dict[NodeId, tuple[Member, Seq, float]] = {}
 
     def register(self, follower: Member, position: Seq) -> None:
         """Note a position. If there are too many followers, the one that was silent the longest is forgotten."""
         self._told.pop(follower.node, None)
-        self._told[follower.node] = (position, self._context.now)
+        self._told[follower.node] = (follower, position, self._context.now)
         if len(self._told) > self._context.config.followers_max:
             del self._told[next(iter(self._told))]
 
     def expire(self) -> None:
         oldest = self._context.now - self._context.config.follower_timeout_s
-        for node, (_, at) in list(self._told.items()):
+        for node, (_, _, at) in list(self._told.items()):
             if at > oldest:
                 break
             del self._told[node]
@@ -36,4 +36,9 @@ class Followers:
     @property
     def lowest(self) -> Seq | None:
         """The lowest position, or None if nobody follows."""
-        return min((position for position, _ in self._told.values()), default=None)
+        return min((position for _, position, _ in self._told.values()), default=None)
+
+    @property
+    def positions(self) -> dict[str, Seq]:
+        """How far each of them is, by name."""
+        return {member.name: position for member, position, _ in self._told.values()}

@@ -120,6 +120,11 @@ class Catchup:
         return self._feeder.followers.lowest
 
     @property
+    def followers(self) -> dict[str, Seq]:
+        """Who follows this node, and how far each is."""
+        return self._feeder.followers.positions
+
+    @property
     def source(self) -> Member | None:
         """Whose stream brings what is new, if one does."""
         return self._asking.stream.source.member if self._asking.stream else None

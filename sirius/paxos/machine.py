@@ -125,6 +125,14 @@ class Machine:
         return self._state.leader is not None
 
     @property
+    def is_in_touch(self) -> bool:
+        """Whether this node leads, or has heard of its leader within an election time-out."""
+        state = self._state
+        if state.leader is not None:
+            return True
+        return state.election.leader is not None and not state.election.is_silent(state.now)
+
+    @property
     def is_voter(self) -> bool:
         return self._state.is_voter
 

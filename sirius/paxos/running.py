@@ -136,7 +136,7 @@ class Running:
         adopted = scout.adopted(decided)
         if adopted and adopted[-1].last - decided > sum(map(_slots, adopted)):
             # Somebody knows a slot to be decided that nobody who promised has: it has to be fetched.
-            state.replica.hear(adopted[-1].first - 1)
+            state.replica.hear(adopted[0].first - 1)
             return
         state.scout = None
         state.leader = Leader(

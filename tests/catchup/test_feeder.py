@@ -51,6 +51,20 @@ def only(effects: Effects) -> Any:
     return answer
 
 
+def test_it_knows_who_follows_and_how_far_each_is() -> None:
+    machine = feeder()
+    machine.step(member(2), pull(first=5))
+    machine.step(member(3), Subscribe(Seq(19), 10, 1000))
+    assert machine.followers == {member(2).name: 4, member(3).name: 19}
+
+
+def test_it_knows_whether_it_votes() -> None:
+    machine = feeder()
+    assert machine.is_voter
+    machine.set_voter(False)
+    assert not machine.is_voter
+
+
 def test_an_answer_bears_the_edition_that_was_read() -> None:
     """A snapshot from before a compaction pass is answered after it: it is the old edition all the same."""
     machine = feeder()

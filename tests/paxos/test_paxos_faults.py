@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sirius.paxos import PaxosConfig
+from sirius.paxos import Configuration, PaxosConfig, PValue
 from sirius.paxos.effects import ReadAt, ReadFailed
-from sirius.paxos.messages import ReadIndex
+from sirius.paxos.messages import Found, Promise, ReadIndex
 from sirius.types import Ballot, NodeId, Seq
 from tests.paxos.harness import Cluster
 from tests.paxos.words import words
@@ -283,6 +283,69 @@ def test_nodes_that_a_cluster_wants_do_not_found_another() -> None:
     assert cluster.voters("d") == ["d", "e", "f"]
     assert cluster.leader in "def"
     assert cluster.log("f") == ["x"]
+
+
+def test_a_voter_that_missed_the_founding_hears_of_it_when_it_greets() -> None:
+    cluster = Cluster("abc", founded=False)
+    cluster.wish_all("abc")
+    while not cluster.packets("a>b Found"):
+        cluster.deliver()
+        cluster.sync("a")
+        cluster.wait(0.1)
+        cluster.tick()
+    cluster.drop("a>b")
+    cluster.drop("a>c")
+    cluster.deliver("a>a Found")
+    cluster.wait(1.0)
+    cluster.tick("b")
+    cluster.deliver("b>a Hello")
+    cluster.sync("a")
+    assert cluster.machine("b").cluster == 0
+    cluster.deliver("a>b Found")
+    assert cluster.voters("b") == ["a", "b", "c"]
+    assert cluster.machine("b").cluster == cluster.machine("a").cluster
+
+
+def test_a_node_that_belongs_to_a_cluster_takes_part_in_no_other_founding() -> None:
+    cluster = Cluster("abc")
+    b, c = cluster.member("b"), cluster.member("c")
+    other = Configuration(99, 1, (b, c))
+    before = cluster.machine("b").cluster
+    envelope = cluster.machine("b").envelope(b, Found(other))
+    cluster._step("b", envelope._replace(sender=c, cluster=99))
+    assert cluster.machine("b").cluster == before
+    assert cluster.voters("b") == ["a", "b", "c"]
+
+
+def test_a_candidate_fetches_what_nobody_who_promised_has() -> None:
+    """Somebody accepted slots 3 and 4 behind decided ones that it had missed, and nobody has those any more."""
+    cluster = Cluster()
+    cluster.campaign("b")
+    cluster.deliver("PreVote")
+    cluster.deliver("PreVoted")
+    cluster.sync("b")
+    (packet, *_) = cluster.packets("b>c Prepare")
+    ballot, under = packet.message.ballot, Ballot(0, cluster.member("a").node)
+    accepted = tuple(PValue(under, words(slot, "x")) for slot in (3, 4))
+    promise = Promise(ballot, Seq(0), under, accepted)
+    answer = packet.envelope._replace(sender=cluster.member("c"), to=packet.envelope.sender.node)
+    cluster._step("b", answer._replace(message=promise))
+    assert not cluster.machine("b").is_leader
+    assert cluster.machine("b").known == 2
+    cluster.learn("b", [words(1, "v", "w")])
+    assert cluster.machine("b").is_leader
+
+
+def test_who_leads_or_hears_its_leader_is_in_touch() -> None:
+    cluster = Cluster()
+    assert not cluster.machine("b").is_in_touch
+    cluster.elect("a")
+    assert cluster.machine("a").is_in_touch
+    assert cluster.machine("b").is_in_touch
+    cluster.cut_off("b")
+    cluster.wait(cluster.config.election_timeout_s)
+    cluster.tick("b")
+    assert not cluster.machine("b").is_in_touch
 
 
 def test_a_ballot_is_used_once_also_when_its_node_restarts() -> None:

@@ -89,6 +89,8 @@ class Fault:
     at_call: int = 0
     """Which call to the disk it strikes at; 0 is at once."""
     names: tuple[str, ...] = ()
+    instead: Fault | None = None
+    """What comes in its place, if it stays impossible for too long."""
 
     def __str__(self) -> str:
         parts = [f"{self.at:7.3f} {self.kind:<15} {self.where or '-':<6}"]

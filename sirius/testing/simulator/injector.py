@@ -18,7 +18,8 @@ from sirius.wal import CompactionPolicy
 
 _TRIES: Final = 4
 _TRY_AGAIN_S: Final = 0.37
-"""A fault that is not possible now (that would take more disks than the promise covers) comes later."""
+"""A fault that is not possible now (that would take more disks than the promise covers) comes later, or another
+comes instead: a run has as many faults as were drawn for it."""
 _SPREAD_S: Final = 0.3
 """How long it takes until everybody has a new member file."""
 _LATEST_S: Final = 0.3
@@ -71,22 +72,26 @@ class Injector:
             self._loop.at(fault.at, partial(self._inject, fault, _TRIES))
 
     def _inject(self, fault: Fault, tries: int) -> None:
-        node = self._find(fault.where)
-        if node is None or self._is_over:
+        if self._is_over:
             return
         # Its own randomness, so that leaving out one fault does not change the others.
         self._rng = random.Random(f"{self._cluster.settings.seed}/{fault}")
+        node = self._find(fault.where)
         self._cluster.note("!", str(fault)[8:] + self._who(fault, node))
-        if self._apply[fault.kind](fault, node):
+        if node is not None and self._apply[fault.kind](fault, node):
             self.happened[fault.kind] += 1
             return
         self._cluster.note("!", f"{fault.kind} is not possible now")
-        if tries > 1:
+        in_time = self._loop.now + _TRY_AGAIN_S < self._cluster.settings.duration_s
+        if tries > 1 and in_time:
             self._later(_TRY_AGAIN_S, partial(self._inject, fault, tries - 1))
+        elif fault.instead is not None:
+            self._inject(fault.instead, 1)
 
     @staticmethod
-    def _who(fault: Fault, node: SimNode) -> str:
-        return f" ({node.name})" if fault.where == LEADER else ""
+    def _who(fault: Fault, node: SimNode | None) -> str:
+        name = node.name if node is not None else "nobody"
+        return f" ({name})" if fault.where == LEADER else ""
 
     def _find(self, where: str) -> SimNode | None:
         if where != LEADER:

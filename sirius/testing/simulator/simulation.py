@@ -22,6 +22,10 @@ RESUME_S: Final = 5.0
 """Writes must resume within this time after healing."""
 CONVERGE_S: Final = 5.0
 """And all nodes must have everything within this time after the last write."""
+LONGER_S_MAX: Final = 10.0
+"""A run in which little was written goes on for so long at most."""
+_LEVEL_S: Final = 1.0
+"""How long it takes, nearly always, until all nodes have everything."""
 FAULTS_MIN: Final = 20
 """A run must have had this many faults."""
 _LOOK_S: Final = 0.1
@@ -98,8 +102,22 @@ class Simulation:
         self.cluster.loop.run(self.settings.duration_s)
         if self.settings.liveness:
             self._recover()
+        else:
+            self._write_enough()
         self.cluster.checkers.check_rejected()
         audit(self.cluster)
+
+    def _write_enough(self, for_s: float = 0.0) -> None:
+        """Let a run that would be void go on, without further faults, until enough is written for so much longer.
+
+        Storms in which nothing is written prove little. What they have left behind shows in what is written now.
+        """
+        loop, checkers = self.cluster.loop, self.cluster.checkers
+        until = loop.now + LONGER_S_MAX
+        while loop.now < until:
+            if checkers.acknowledged >= WRITES_PER_S_MIN * (loop.now + for_s):
+                return
+            loop.run(loop.now + _LOOK_S)
 
     # ------------------------------------------------------------------ liveness
 
@@ -112,6 +130,7 @@ class Simulation:
             RESUME_S,
             f"no write that was asked for since has been acknowledged {RESUME_S} s after healing",
         )
+        self._write_enough(_LEVEL_S)
         clients.is_quiet = True
         self._wait(self._is_level, CONVERGE_S, "nodes have not reached the same end")
 

@@ -30,6 +30,15 @@ _HARSH: Final = frozenset(
     }
 )
 """Kinds that stop writes when they meet the leader."""
+_ALWAYS_POSSIBLE: Final = (
+    Kind.DROP,
+    Kind.DUPLICATE,
+    Kind.DELAY,
+    Kind.CLOCK_SPEED,
+    Kind.SLOW_DISK,
+    Kind.BURST,
+)
+"""Kinds that come in the place of what is not possible."""
 _LEADER_EVERY_S: Final = 2.0
 """How often a harsh one may meet the leader: a cluster that never writes proves nothing."""
 
@@ -40,9 +49,9 @@ def draw_schedule(settings: Settings) -> list[Fault]:
 
 
 class _Drawing:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, name: str = "schedule") -> None:
         self._settings = settings
-        self._rng: random.Random = stream(settings.seed, "schedule")
+        self._rng: random.Random = stream(settings.seed, name)
         self._begins_at = self._rng.choice((0.0, 1.0, 1.0, 1.0))
         self._leader_free_at = 0.0
         self._storm_s = self._rng.uniform(0.9, 1.3)
@@ -74,9 +83,18 @@ class _Drawing:
 
     def schedule(self) -> list[Fault]:
         times = sorted(self._time() for _ in range(self._settings.faults))
-        faults = [self._until_calm(self._one(at)) for at in times]
+        others = _Drawing(self._settings, "instead")
+        faults = [
+            replace(self._until_calm(self._one(at)), instead=others.possible(at)) for at in times
+        ]
         more = [*self._slow_handlers(), *self._late_leaders()]
         return sorted([*faults, *more], key=lambda fault: fault.at)
+
+    def possible(self, at: float) -> Fault:
+        """Draw a fault that is always possible, of a kind that is switched on if there is one."""
+        kinds = [kind for kind in _ALWAYS_POSSIBLE if kind in self._settings.kinds]
+        kind = self._rng.choice(kinds or _ALWAYS_POSSIBLE)
+        return self._draw[kind](kind, at)
 
     def _slow_handlers(self) -> list[Fault]:
         rng, settings = stream(self._settings.seed, "handlers"), self._settings

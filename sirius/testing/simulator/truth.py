@@ -15,7 +15,6 @@ from sirius.codec import from_json
 from sirius.paxos.members import Configuration
 from sirius.wal import Block, Op
 
-
 _PUT: Final = int(Op.PUT)
 _DELETE: Final = int(Op.DELETE)
 """As plain numbers: every node compares every entry with them."""

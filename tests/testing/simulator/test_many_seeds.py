@@ -16,9 +16,8 @@ def check(totals: Totals) -> None:
     broken = [f"seed {each.seed}: {each.violation}" for each in totals.violations]
     assert not broken, "\n".join(broken)
     assert all(totals.faults.values())
-    # Some seeds are so unlucky that they prove nothing; were they many, the others would not prove much either.
-    assert len(totals.void) <= totals.seeds * 0.03, totals.void
-    assert len(totals.few_faults) <= totals.seeds * 0.03, totals.few_faults
+    assert totals.void == [], "nothing is written in them, although they went on without faults"
+    assert totals.few_faults == []
 
 
 def test_300_seeds_break_no_promise() -> None:

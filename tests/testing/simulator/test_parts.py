@@ -160,6 +160,40 @@ def test_no_more_disks_are_lost_than_the_promise_covers(cluster: Cluster) -> Non
     assert injector.happened == {Kind.LOST_DISK: 1}
 
 
+def test_another_fault_comes_in_the_place_of_one_that_stays_impossible(cluster: Cluster) -> None:
+    drop = Fault(1.0, Kind.DROP, "", 0.5, 0.2)
+    injector = Injector(cluster)
+    injector.plan([Fault(1.0, Kind.LOST_DISK, name, 60.0, instead=drop) for name in "ab"])
+    cluster.start()
+    cluster.loop.run(1.5)
+    assert injector.happened == {Kind.LOST_DISK: 1}
+    cluster.loop.run(2.5)
+    assert injector.happened == {Kind.LOST_DISK: 1, Kind.DROP: 1}
+    assert cluster.network.drop == [0.2]
+    cluster.loop.run(3.0)
+    assert cluster.network.drop == []
+
+
+def test_it_comes_at_once_when_there_is_no_time_left_to_try_again(cluster: Cluster) -> None:
+    drop = Fault(8.8, Kind.DROP, "", 0.5, 0.2)
+    injector = Injector(cluster)
+    injector.plan([Fault(8.8, Kind.LOST_DISK, name, 60.0, instead=drop) for name in "ab"])
+    cluster.start()
+    cluster.loop.run(8.801)
+    assert injector.happened == {Kind.LOST_DISK: 1, Kind.DROP: 1}
+
+
+def test_a_fault_that_finds_nobody_is_tried_again(cluster: Cluster) -> None:
+    injector = Injector(cluster)
+    injector.plan([Fault(1.0, Kind.KILL, name, 0.3) for name in "abc"])
+    injector.plan([Fault(1.1, Kind.PAUSE, LEADER, 0.1)])
+    cluster.start()
+    cluster.loop.run(1.2)
+    assert injector.happened == {Kind.KILL: 3}
+    cluster.loop.run(2.0)
+    assert injector.happened == {Kind.KILL: 3, Kind.PAUSE: 1}
+
+
 def test_a_paused_node_does_nothing_and_then_everything(cluster: Cluster) -> None:
     inject(cluster, Fault(1.0, Kind.PAUSE, "b", 1.0))
     before = cluster.nodes["b"].replay.position

@@ -15,7 +15,7 @@ from sirius.paxos.leading import Leading
 from sirius.paxos.state import State
 from sirius.testing.simulator import Fault, Kind, draw_schedule, draw_settings, run
 from sirius.testing.simulator.many import Totals, run_checked, run_many
-from sirius.testing.simulator.simulation import Result
+from sirius.testing.simulator.simulation import FAULTS_MIN, LONGER_S_MAX, Result
 from sirius.types import NO_BALLOT
 
 
@@ -49,6 +49,32 @@ def test_sizes_followers_and_faults_are_those_that_were_promised() -> None:
     assert all(len(draw_schedule(each)) >= 20 for each in settings)
     kinds = Counter(fault.kind for each in settings for fault in draw_schedule(each))
     assert set(kinds) == set(Kind)
+
+
+def test_whatever_turns_out_to_be_impossible_a_run_has_enough_faults() -> None:
+    for seed in range(200):
+        schedule = draw_schedule(draw_settings(seed))
+        instead = [fault.instead.kind for fault in schedule if fault.instead is not None]
+        assert len(instead) >= FAULTS_MIN
+        assert set(instead) <= {"drop", "duplicate", "delay", "clock-speed", "slow-disk", "burst"}
+
+
+@pytest.mark.parametrize("liveness", [False, True])
+def test_a_run_in_which_little_is_written_goes_on(liveness: bool) -> None:
+    settings = replace(draw_settings(2), liveness=liveness, duration_s=6.0)
+    down = [Fault(0.2, Kind.KILL, name, 5.7) for name in settings.names]
+    result = run(2, down, settings)
+    assert result.violation is None
+    assert result.simulated_s > settings.duration_s + 1
+    assert not result.is_void
+
+
+def test_a_run_in_which_nothing_can_be_written_ends_all_the_same() -> None:
+    settings = replace(draw_settings(2), duration_s=2.0)
+    down = [Fault(0.2, Kind.KILL, name, 99.0) for name in settings.names]
+    result = run(2, down, settings)
+    assert result.simulated_s == pytest.approx(settings.duration_s + LONGER_S_MAX, abs=0.2)
+    assert result.is_void
 
 
 def test_a_cluster_that_is_not_healed_breaks_the_promise_of_liveness(

@@ -10,8 +10,8 @@ import click
 
 from benchmarks.figures import Figure, show
 
-PARTS = {"wal": "benchmarks.wal", "paxos": "benchmarks.paxos"}
-PLANNED = ("node", "spark", "speed", "broadcast", "order")
+PARTS = {"wal": "benchmarks.wal", "paxos": "benchmarks.paxos", "node": "benchmarks.node"}
+PLANNED = ("spark", "speed", "broadcast", "order")
 
 
 def figures_of(part: str) -> Iterator[Figure]:

@@ -119,12 +119,12 @@ def _setting(place: Place) -> Place:
 
 
 def _mentioned(message: str) -> Iterator[Place]:
-    """The places that a message names. Names without a section are those of the first one's."""
+    """The places that a message names. Names without a section are of the one named before."""
     section = ""
     for found in _MENTION.finditer(message):
         place: Place = tuple(found[1].split("."))
         if len(place) == 2 and place[0] in sections():
-            section = section or str(place[0])
+            section = str(place[0])
         elif section and place[0] in kinds_of(sections()[section]):
             place = (section, *place)
         elif place[0] not in kinds_of(SiriusConfig):

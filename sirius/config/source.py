@@ -92,7 +92,7 @@ class TomlFile:
     @classmethod
     def parse(cls, path: StrPath, content: bytes) -> TomlFile:
         """Parse what was read from `path`."""
-        text = decoded(path, content).replace("\r\n", "\n")
+        text = decoded(path, content)
         try:
             tree = tomllib.loads(text)
         except RecursionError:

@@ -88,6 +88,21 @@ def test_every_kind_of_statement_has_its_line() -> None:
     assert places(TEXT) == EXPECTED
 
 
+def test_a_text_may_end_in_quotes_of_its_own() -> None:
+    text = "x = [ \"\"\"a\"\"\"\", \"b\",\n\"c\"]\ny = [ '''a'''', 'b',\n'c']"
+    assert tomllib.loads(text) == {"x": ['a"', "b", "c"], "y": ["a'", "b", "c"]}
+    assert places(text) == {
+        ("x",): 1,
+        ("x", 0): 1,
+        ("x", 1): 1,
+        ("x", 2): 2,
+        ("y",): 3,
+        ("y", 0): 3,
+        ("y", 1): 3,
+        ("y", 2): 4,
+    }
+
+
 def test_a_place_without_a_line_has_that_of_what_it_is_in() -> None:
     assert line_of(EXPECTED, ("log", "inline", "a")) == 29
     assert line_of(EXPECTED, ("members", 1)) == 9

@@ -192,6 +192,10 @@ BAD = [
         "known are ack, timeout_s, outstanding_max, outstanding_bytes_max",
     ),
     (
+        "[paxos]\nrequest_timeout = 3",
+        "2: there is no setting paxos.request_timeout; did you mean paxos.election_timeout_s?",
+    ),
+    (
         "[paxos]\nrequest_timeout_s = 3",
         "2: paxos.request_timeout_s: expected nothing, because requests.timeout_s says it",
     ),
@@ -319,8 +323,8 @@ def test_all_mistakes_are_told_at_once_in_their_order(path: Path) -> None:
         [paxos]
         heartbeat_s = 9
         [requests]
-        ack = "no"
         timeout_s = 0
+        ack = "no"
         [handler]
         retries = -1
     """
@@ -329,8 +333,8 @@ def test_all_mistakes_are_told_at_once_in_their_order(path: Path) -> None:
         "sirius.toml, line 2: metrics = 1: expected true or false",
         "sirius.toml, line 4: paxos.heartbeat_s = 9 must be above 0 and below "
         "election_timeout_s = 0.5",
-        'sirius.toml, line 6: requests.ack = "no": expected one of "applied", "decided"',
-        "sirius.toml, line 7: requests.timeout_s = 0: expected more than 0",
+        "sirius.toml, line 6: requests.timeout_s = 0: expected more than 0",
+        'sirius.toml, line 7: requests.ack = "no": expected one of "applied", "decided"',
         "sirius.toml, line 9: handler.retries = -1: expected 0 or more",
     ]
 

@@ -58,6 +58,19 @@ def test_a_row_holds_name_type_default_and_meaning() -> None:
     assert row in page().splitlines()
 
 
+class Fields:
+    first: int
+    """One | two,
+    and three."""
+    second: int
+    third: int
+    """Third."""
+
+
+def test_the_text_below_a_field_becomes_one_line() -> None:
+    assert texts_below_fields(Fields) == {"first": "One \\| two, and three.", "third": "Third."}
+
+
 def test_every_row_has_four_columns() -> None:
     rows = [line for line in page().splitlines() if line.startswith("| `")]
     assert len(rows) == len(settings())

@@ -65,6 +65,9 @@ def test_configurations_are_values() -> None:
     one = SiriusConfig(data="x", durability="os", tls=TLS)
     two = SiriusConfig(data=Path("x"), durability=Durability.OS, tls=TLS)
     assert one == two
+    assert (
+        TlsSettings(certificate=Path("a.pem"), key=Path("a.key"), authority=Path("ca.pem")) == TLS
+    )
     assert pickle.loads(pickle.dumps(one)) == one
     assert dataclasses.replace(one, data="y").durability is Durability.OS
     with pytest.raises(dataclasses.FrozenInstanceError):

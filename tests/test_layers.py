@@ -83,6 +83,9 @@ RULES: dict[str, Rule] = {
         stdlib=STDLIB - NETWORK,
     ),
     "sirius.feeding": Rule(ours=(*COMMON, *PURE, "sirius.wal"), stdlib=STDLIB - NETWORK),
+    "sirius.config": Rule(
+        ours=(*COMMON, "sirius.paxos", "sirius.catchup", "sirius.wal"), stdlib=STDLIB - NETWORK
+    ),
     "sirius.transport": Rule(
         ours=(*COMMON, *PURE, "sirius.wal"), third_party=("google", "grpc", "numpy")
     ),

@@ -148,8 +148,7 @@ class Catchup:
 
     def at(self, now: float) -> None:
         """Say what time it is, before any call but `tick`: a message may come long after the last one."""
-        if now > self._context.now:
-            self._context.now = now
+        self._context.now = max(self._context.now, now)
 
     def tick(self, now: float) -> Effects:
         """Let time pass, and do what is due. Call it several times per `retry_s`."""

@@ -41,11 +41,12 @@ class Region:
     def tick(self, position: Seq) -> None:
         """Forget who is silent, judge oneself, and say that one is there."""
         now, config = self._context.now, self._context.config
-        self._neighbours = {
-            node: each
-            for node, each in self._neighbours.items()
-            if now - each.heard_at < config.region_timeout_s
-        }
+        if self._neighbours:
+            self._neighbours = {
+                node: each
+                for node, each in self._neighbours.items()
+                if now - each.heard_at < config.region_timeout_s
+            }
         if not self.pulls_outside:
             self._outside_at = now
         elif now - self._outside_at >= config.region_patience_s:

@@ -70,6 +70,8 @@ class Machine:
         self._reads: dict[int, float] = {}
         self._asked_at = now
         self._syncing: deque[tuple[int, float]] = deque()
+        self._acquainted_by: tuple[object, ...] = ()
+        self._acquaintances: list[Member] = []
         self._handlers: dict[type[Message], Callable[[Member, Any], None]] = {
             Prepare: voting.prepare,
             Promise: running.promise,
@@ -153,6 +155,14 @@ class Machine:
     def acquaintances(self) -> list[Member]:
         """The voters, as the log names them and as they greeted, the others that are wished for, and the leader."""
         state = self._state
+        known_by = (state.configuration, state.wish, state.election.leader, *state.seen.items())
+        if known_by != self._acquainted_by:
+            # It is asked for at every tick, and hardly ever another one.
+            self._acquainted_by, self._acquaintances = known_by, self._get_acquainted()
+        return self._acquaintances
+
+    def _get_acquainted(self) -> list[Member]:
+        state = self._state
         voters = state.configuration.voters if state.configuration else ()
         named = {*(state.wish or ()), *(member.name for member in voters)}
         known = {Member(node, name) for name, node in state.seen.items() if name in named}
@@ -191,8 +201,7 @@ class Machine:
 
     def at(self, now: float) -> None:
         """Say what time it is, before any call but `tick`: a message may come long after the last one."""
-        if now > self._state.now:
-            self._state.now = now
+        self._state.now = max(self._state.now, now)
 
     def tick(self, now: float) -> Effects:
         """Let time pass, and do what is due. Call it a few times per heartbeat."""

@@ -6,8 +6,7 @@ import itertools
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 _SHARED_BYTES_MAX = 4 << 20
 
@@ -22,8 +21,7 @@ def error(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """Bytes put at an offset."""
 
     offset: int
@@ -72,8 +70,7 @@ class Write:
         return Write(self.offset, self.data[: size - self.offset]) if self.offset < size else None
 
 
-@dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(NamedTuple):
     """A new size: truncation cuts or grows, allocation only grows."""
 
     size: int
@@ -93,7 +90,7 @@ class Resize:
         return self
 
     def cut(self, size: int) -> Resize:
-        return replace(self, size=min(size, self.size))
+        return self._replace(size=min(size, self.size))
 
 
 _FileChange: TypeAlias = Write | Resize

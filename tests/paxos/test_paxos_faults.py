@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sirius.paxos import Configuration, PaxosConfig, PValue
+from sirius.paxos import Configuration, Member, PaxosConfig, PValue
 from sirius.paxos.effects import ReadAt, ReadFailed
-from sirius.paxos.messages import Found, Promise, ReadIndex
+from sirius.paxos.messages import Beat, Found, Hello, Promise, ReadIndex
 from sirius.types import Ballot, NodeId, Seq
 from tests.paxos.harness import Cluster
 from tests.paxos.words import words
@@ -346,6 +346,22 @@ def test_who_leads_or_hears_its_leader_is_in_touch() -> None:
     cluster.wait(cluster.config.election_timeout_s)
     cluster.tick("b")
     assert not cluster.machine("b").is_in_touch
+
+
+def test_acquaintances_change_with_the_voters_the_wish_the_leader_and_who_greets() -> None:
+    cluster = Cluster()
+    machine = cluster.machine("b")
+    a, c = cluster.member("a"), cluster.member("c")
+    assert machine.acquaintances == machine.acquaintances == [a, c]
+    d, e = Member(NodeId(4), "d"), Member(NodeId(5), "e")
+    machine.step(machine.envelope(machine.me, Hello(True))._replace(sender=d))
+    assert machine.acquaintances == [a, c], "nobody wishes for d"
+    machine.wish(("b", "d"))
+    assert machine.acquaintances == [a, c, d]
+    machine.step(
+        machine.envelope(machine.me, Beat(Ballot(1, e.node), 1, Seq(0)))._replace(sender=e)
+    )
+    assert machine.acquaintances == [a, c, d, e]
 
 
 def test_a_ballot_is_used_once_also_when_its_node_restarts() -> None:

@@ -48,7 +48,7 @@ class Network:
         """Send something."""
         self.sent += 1
         rng = self._rng
-        if self._cuts[source, target] or (self.drop and rng.random() < max(self.drop)):
+        if self._cuts.get((source, target)) or (self.drop and rng.random() < max(self.drop)):
             return
         self._schedule(source, target, item)
         if self.duplicate and rng.random() < max(self.duplicate):
@@ -60,5 +60,5 @@ class Network:
         self._loop.after(delay, partial(self._arrive, source, target, item))
 
     def _arrive(self, source: str, target: str, item: Any) -> None:
-        if not self._cuts[source, target]:
+        if not self._cuts.get((source, target)):
             self._deliver(source, target, item)

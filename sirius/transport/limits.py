@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import resource
+from dataclasses import dataclass, fields
 
 from sirius.errors import UsageError
 from sirius.wal.record import DEFAULT_LIMITS, Limits
@@ -18,7 +19,7 @@ _ENVELOPE_BYTES_MAX = 1024 * 1024
 class TransportLimits:
     """Both ends of a cluster should have the same ones."""
 
-    log: Limits = field(default=DEFAULT_LIMITS)
+    log: Limits = DEFAULT_LIMITS
     """What a block, a key and a body may have."""
     frame_bytes: int = 4 * 1024 * 1024
     """Where a frame is cut. A single larger message travels alone."""
@@ -38,8 +39,8 @@ class TransportLimits:
     """How long a connection may be silent before it is asked whether it is alive."""
     keepalive_timeout_s: float = 3.0
 
-    connections_max: int = 20_000
-    """How many a server takes."""
+    connections_max: int = 10_000
+    """How many a server takes; and never more than half of the files that the process may open."""
     streams_max: int = 100
     """How many calls one connection may have under way."""
     handshake_timeout_s: float = 10.0
@@ -81,7 +82,7 @@ class TransportLimits:
             *self._common(),
             # A port that is taken is an error, not a port that two servers share.
             ("grpc.so_reuseport", 0),
-            ("grpc.max_allowed_incoming_connections", self.connections_max),
+            ("grpc.max_allowed_incoming_connections", min(self.connections_max, _files_max() // 2)),
             ("grpc.max_concurrent_streams", self.streams_max),
             ("grpc.server_handshake_timeout_ms", _ms(self.handshake_timeout_s)),
             ("grpc.http2.min_ping_interval_without_data_ms", _ms(self.keepalive_s) // 2),
@@ -94,9 +95,17 @@ class TransportLimits:
             ("grpc.max_send_message_length", self.message_bytes_max),
             ("grpc.keepalive_time_ms", _ms(self.keepalive_s)),
             ("grpc.keepalive_timeout_ms", _ms(self.keepalive_timeout_s)),
+            # The one above does not count when this one, a minute by default, is longer.
+            ("grpc.http2.ping_timeout_ms", _ms(self.keepalive_timeout_s)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
         ]
+
+
+def _files_max() -> int:
+    """Connections are files: whoever opens many must not keep the log from opening its own."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft > 0 else 1 << 20
 
 
 def _ms(seconds: float) -> int:

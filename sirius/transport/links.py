@@ -1,0 +1,204 @@
+"""The outgoing side: one stream to each peer, for as long as there is something to say to it.
+
+gRPC costs by the message, some 300 µs each, whatever its size. So a link never waits to fill a frame, and never sends
+two where one would do: it writes all that waits as one frame, and while that is on its way the next one gathers.
+
+A link that fails is opened anew, after a wait that doubles up to `backoff_s_max` and is drawn at random between half of
+that and all of it, so that a node that comes back is not met by everybody at once. What waited for an attempt that
+failed is dropped: it is old by then, and the machines send again what matters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection
+from typing import Any, Final
+
+import grpc
+
+from sirius.errors import SiriusError, Unreachable
+from sirius.paxos.members import Member
+from sirius.paxos.messages import Envelope
+from sirius.transport import wire
+from sirius.transport.failures import error_of
+from sirius.transport.limits import TransportLimits
+from sirius.transport.outbox import Outbox
+from sirius.transport.security import Security
+
+log = logging.getLogger("sirius.transport")
+
+LINK: Final = "/sirius.v1.Nodes/Link"
+
+
+class Link:
+    """The stream to one peer, and its counters. One task owns the stream."""
+
+    def __init__(self, name: str, limits: TransportLimits, security: Security) -> None:
+        self.name = name
+        self.frames = 0
+        self.messages = 0
+        self.bytes = 0
+        self.dropped = 0
+        self.connected = False
+        self.connects = 0
+        self.last_error = ""
+        self.used_at = 0.0
+        self._limits = limits
+        self._security = security
+        self._outbox = Outbox(limits)
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.create_task(self._run(), name=f"link to {name}")
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait."""
+        return len(self._outbox)
+
+    def put(self, packet: wire.Packet) -> None:
+        """Send a packet when it is its turn."""
+        if self._outbox.put(packet):
+            self._wake.set()
+        else:
+            self.dropped += 1
+
+    async def close(self, grace_s: float) -> None:
+        """Send what waits, if there is somebody to take it within `grace_s`, and end the stream."""
+        self._closing = True
+        self._wake.set()
+        if self.connected:
+            await asyncio.wait({self._task}, timeout=grace_s)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        wait_s = self._limits.backoff_s_min
+        while not self._closing:
+            connects = self.connects
+            try:
+                await self._session()
+            except (grpc.RpcError, SiriusError, asyncio.InvalidStateError) as error:
+                await self._lost(error)
+            if self.connects > connects:
+                wait_s = self._limits.backoff_s_min
+            if not self._closing:
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1))
+            wait_s = min(2 * wait_s, self._limits.backoff_s_max)
+
+    async def _session(self) -> None:
+        """Open the stream and send until it fails, which raises, or until the link is closed."""
+        channel = self._security.channel(self.name, self._limits.channel_options())
+        try:
+            call = channel.stream_stream(LINK)()
+            await self._open(call)
+            end = asyncio.create_task(_end_of(call))
+            end.add_done_callback(lambda _: self._wake.set())
+            try:
+                await self._pump(call, end)
+                await call.done_writing()
+                await end
+            finally:
+                end.cancel()
+                await asyncio.gather(end, return_exceptions=True)
+        finally:
+            self.connected = False
+            await channel.close()
+
+    async def _open(self, call: Any) -> None:
+        """Wait for the other end's word that it takes the stream."""
+        try:
+            async with asyncio.timeout(self._limits.connect_timeout_s):
+                reply = await call.read()
+        except TimeoutError:
+            raise Unreachable(f"no answer within {self._limits.connect_timeout_s} s") from None
+        if reply is grpc.aio.EOF:
+            raise Unreachable("it takes no links")
+        self.connected = True
+        self.connects += 1
+        if self.last_error:
+            log.info("%s: found again", self.name)
+        self.last_error = ""
+
+    async def _pump(self, call: Any, end: asyncio.Task[None]) -> None:
+        while not end.done():
+            while packets := self._outbox.take():
+                data = wire.frame(packets)
+                await call.write(data)
+                self.frames += 1
+                self.messages += len(packets)
+                self.bytes += len(data)
+            if self._closing:
+                return
+            self._wake.clear()
+            await self._wake.wait()
+        await end
+        raise Unreachable("the other end has closed")
+
+    async def _lost(self, error: Exception) -> None:
+        self.dropped += self._outbox.clear()
+        if isinstance(error, grpc.RpcError):
+            # It may look at the other end's certificate, which takes a while.
+            error = await asyncio.to_thread(error_of, error, self.name, self._security)
+        if not self.last_error:
+            log.warning("%s: lost: %s", self.name, error)
+        self.last_error = str(error) or type(error).__name__
+
+
+class Links:
+    """All links of a node. Everything is called on the thread of one asyncio loop."""
+
+    def __init__(self, me_name: str, limits: TransportLimits, security: Security) -> None:
+        self.me_name = me_name
+        self.by_name: dict[str, Link] = {}
+        """For status and metrics."""
+        self.dropped = 0
+        """Messages that got to no link at all; each link counts its own."""
+        self._limits = limits
+        self._security = security
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def send(self, to: Member, envelope: Envelope) -> None:
+        """Send a message some time, or lose it. Never waits, never raises."""
+        link = self.by_name.get(to.name) or self._new(to.name)
+        if link is None:
+            self.dropped += 1
+            return
+        try:
+            packet = wire.encode(envelope)
+        except Exception:
+            log.exception("a message cannot be sent: %s", type(envelope.message).__name__)
+            self.dropped += 1
+            return
+        link.used_at = asyncio.get_running_loop().time()
+        link.put(packet)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Close the links to others than these, if they were not used for `link_idle_s`. Does not wait for it."""
+        before = asyncio.get_running_loop().time() - self._limits.link_idle_s
+        for name, link in list(self.by_name.items()):
+            if name not in names and link.used_at <= before:
+                del self.by_name[name]
+                task = asyncio.create_task(link.close(0.0))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+    async def close(self, grace_s: float = 0.5) -> None:
+        """Send what waits, for at most `grace_s`, and end all streams. Messages are dropped from then on."""
+        self._closed = True
+        links, self.by_name = self.by_name, {}
+        await asyncio.gather(*(link.close(grace_s) for link in links.values()), *self._closing)
+
+    def _new(self, name: str) -> Link | None:
+        if self._closed or len(self.by_name) >= self._limits.links_max:
+            return None
+        link = self.by_name[name] = Link(name, self._limits, self._security)
+        return link
+
+
+async def _end_of(call: Any) -> None:
+    """Wait until the other end has nothing more to say; raises why, if it was not by choice."""
+    while await call.read() is not grpc.aio.EOF:
+        pass

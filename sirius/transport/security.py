@@ -1,0 +1,238 @@
+"""Who may talk to whom, and how.
+
+**In the clear** a node talks to its own machine alone, where everybody may do everything; for anything else somebody
+has to write `allow_plaintext=True`. **With TLS** both ends show a certificate that the same authority has signed, and
+the names in it give its owner roles; who has none may do nothing. The files are read again when they have changed: a
+server uses the new ones from the next connection on, and every new channel does.
+
+A certificate is believed for its role, not for its node: members trust each other to say who they are.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import grpc
+
+from sirius.errors import UsageError
+from sirius.transport.limits import Options
+
+log = logging.getLogger("sirius.transport")
+
+
+class Role(StrEnum):
+    """What the owner of a certificate is."""
+
+    MEMBER = "member"
+    FOLLOWER = "follower"
+    CLIENT = "client"
+    ADMIN = "admin"
+
+
+EVERYTHING: Final = frozenset(Role)
+
+
+class Security(Protocol):
+    """How ports and channels are opened. Called on any thread; reads small files."""
+
+    def bind(self, server: Any, listen: str) -> int:
+        """Open a port of a gRPC server that does not run yet, and return its number."""
+        ...
+
+    def channel(self, address: str, options: Options) -> Any:
+        """Return a new channel of `grpc.aio`."""
+        ...
+
+    def blocking_channel(self, address: str, options: Options) -> Any:
+        """Return a new channel of `grpc`."""
+        ...
+
+    def roles(self, context: Any) -> Collection[Role]:
+        """Say what the other end of a call is."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plaintext:
+    """No TLS: everybody who can reach the port may do everything."""
+
+    allow_plaintext: bool = False
+    """Whether that may be said of other addresses than the machine's own."""
+
+    def bind(self, server: Any, listen: str) -> int:
+        self._check(listen, "listens on")
+        return int(server.add_insecure_port(listen))
+
+    def channel(self, address: str, options: Options) -> Any:
+        self._check(address, "connects to")
+        return grpc.aio.insecure_channel(target(address), options)
+
+    def blocking_channel(self, address: str, options: Options) -> Any:
+        self._check(address, "connects to")
+        return grpc.insecure_channel(target(address), options)
+
+    def roles(self, context: Any) -> Collection[Role]:  # noqa: ARG002
+        return EVERYTHING
+
+    def _check(self, address: str, does: str) -> None:
+        if not self.allow_plaintext and not is_loopback(address):
+            raise UsageError(
+                f"a node without TLS {does} its own machine alone, not {address}: set the certificate, key and "
+                f"authority, or use an address such as 127.0.0.1, or set allow_plaintext = true if everybody who "
+                f"can reach that network may read and change everything"
+            )
+
+
+@dataclass(frozen=True)
+class TlsSettings:
+    """PEM files, and what the names in a certificate allow.
+
+    A pattern stands for names as in a shell: `*` is anything, dots too. It is compared with the common name and with
+    every alternative name.
+    """
+
+    certificate: Path
+    key: Path
+    authority: Path
+    roles: Mapping[str, Collection[Role]]
+
+
+class Pem(NamedTuple):
+    """The contents of the three files."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+
+
+class Tls:
+    """TLS with a certificate on both ends."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._stamp = self._files_stamp()
+        self._pem = self._read()
+
+    def bind(self, server: Any, listen: str) -> int:
+        stamp, pem = self._current()
+        served = [stamp]
+
+        def fetch() -> Any:
+            """Called by gRPC at every handshake, on a thread of its own; None is "as before"."""
+            stamp, pem = self._current()
+            if stamp == served[0]:
+                return None
+            served[0] = stamp
+            return _configuration(pem)
+
+        credentials = grpc.dynamic_ssl_server_credentials(
+            _configuration(pem), fetch, require_client_authentication=True
+        )
+        return int(server.add_secure_port(listen, credentials))
+
+    def channel(self, address: str, options: Options) -> Any:
+        return grpc.aio.secure_channel(target(address), self._credentials(), options)
+
+    def blocking_channel(self, address: str, options: Options) -> Any:
+        return grpc.secure_channel(target(address), self._credentials(), options)
+
+    def roles(self, context: Any) -> Collection[Role]:
+        return roles_of(names_of(context.auth_context()), self._settings.roles)
+
+    def context(self) -> ssl.SSLContext:
+        """Return what Python's own TLS needs, to find out why gRPC's failed."""
+        settings = self._settings
+        context = ssl.create_default_context(cafile=settings.authority)
+        context.load_cert_chain(settings.certificate, settings.key)
+        return context
+
+    def _credentials(self) -> Any:
+        _, pem = self._current()
+        return grpc.ssl_channel_credentials(pem.authority, pem.key, pem.certificate)
+
+    def _current(self) -> tuple[object, Pem]:
+        """Return the contents of the files; the last good ones while somebody is busy replacing them."""
+        with self._lock:
+            try:
+                stamp = self._files_stamp()
+                if stamp != self._stamp:
+                    self._pem, self._stamp = self._read(), stamp
+                    log.info("certificates read again: %s", self._settings.certificate)
+            except UsageError as error:
+                log.warning("the certificates stay as they were: %s", error)
+            return self._stamp, self._pem
+
+    def _files_stamp(self) -> object:
+        settings = self._settings
+        try:
+            stats = [
+                os.stat(path) for path in (settings.certificate, settings.key, settings.authority)
+            ]
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}") from None
+        return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in stats]
+
+    def _read(self) -> Pem:
+        """Read the files, and see that they fit together: gRPC would only say that no handshake works."""
+        settings = self._settings
+        try:
+            self.context()
+            return Pem(
+                settings.certificate.read_bytes(),
+                settings.key.read_bytes(),
+                settings.authority.read_bytes(),
+            )
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(
+                f"certificate {settings.certificate}, key {settings.key} and authority {settings.authority} are not "
+                f"readable or do not fit together: {error}"
+            ) from None
+
+
+def names_of(auth: Mapping[str, Collection[bytes]]) -> list[str]:
+    """Return the names of the certificate that the other end has shown."""
+    keys = ("x509_common_name", "x509_subject_alternative_name")
+    return [name.decode("utf-8", "replace") for key in keys for name in auth.get(key, ())]
+
+
+def roles_of(names: Collection[str], roles: Mapping[str, Collection[Role]]) -> Collection[Role]:
+    """Return the roles that a mapping from patterns gives to any of some names."""
+    return frozenset(
+        role
+        for pattern, given in roles.items()
+        if any(fnmatchcase(name, pattern) for name in names)
+        for role in given
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether `host:port` is on this machine. A name is not looked up: it may mean another one tomorrow."""
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def target(address: str) -> str:
+    """Return an address as gRPC wants it. Names come from the network, and must not choose how they are resolved."""
+    return f"dns:///{address}"
+
+
+def _configuration(pem: Pem) -> Any:
+    return grpc.ssl_server_certificate_configuration(
+        [(pem.key, pem.certificate)], root_certificates=pem.authority
+    )

@@ -1,0 +1,309 @@
+"""Links: everything that waits in one frame, control first, bounded; lost and found again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import pytest
+
+from sirius.paxos.members import Member
+from sirius.paxos.messages import Accept, Beat, Envelope
+from sirius.transport.links import Links
+from sirius.transport.security import Plaintext
+from sirius.transport.server import Server
+from sirius.types import Ballot, NodeId, Seq
+from sirius.wal.record import Limits
+from tests.transport.harness import (
+    LIMITS,
+    ME,
+    address_of,
+    beat,
+    block_of,
+    eventually,
+    link_to,
+    linking,
+    peer,
+    run,
+    serving,
+)
+
+
+def numbers(envelopes: list[Envelope]) -> list[int]:
+    return [each.message.number for each in envelopes if isinstance(each.message, Beat)]
+
+
+def accept(size: int) -> Envelope:
+    return Envelope(1, 2, ME, NodeId(8), Accept(Ballot(1, 7), block_of(size), Seq(0)))
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_messages_arrive_in_order_and_together() -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        async with serving(got.append) as server, linking() as links:
+            for number in range(1000):
+                links.send(peer(server), beat(number))
+            await eventually(lambda: len(got) == 1000)
+            assert got == [beat(number) for number in range(1000)]
+            link = link_to(links, server)
+            assert link.frames == server.frames == 1, "all of it waited for the connection"
+            assert link.messages == server.messages == 1000
+            assert link.connected
+            assert server.links == 1
+
+    run(test)
+
+
+def test_while_a_frame_is_written_the_next_one_gathers() -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        async with serving(got.append) as server, linking() as links:
+            links.send(peer(server), beat(0))
+            await eventually(lambda: got)
+            link = link_to(links, server)
+            for number in range(1, 5001):
+                links.send(peer(server), beat(number))
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+            await eventually(lambda: len(got) == 5001)
+            assert numbers(got) == list(range(5001))
+            assert link.frames < 1000
+
+    run(test)
+
+
+def test_control_overtakes_data() -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        async with serving(got.append) as server, linking() as links:
+            links.send(peer(server), accept(100))
+            links.send(peer(server), beat(1))
+            await eventually(lambda: len(got) == 2)
+            assert [type(each.message) for each in got] == [Beat, Accept]
+
+    run(test)
+
+
+def test_a_message_far_larger_than_a_frame_arrives() -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        limits = replace(LIMITS, log=Limits(body_bytes_max=1 << 26))
+        async with serving(got.append, limits=limits) as server, linking(limits) as links:
+            sent = accept(15 << 20)
+            links.send(peer(server), sent)
+            links.send(peer(server), accept(1))
+            await eventually(lambda: len(got) == 2)
+            assert got[0] == sent
+            assert link_to(links, server).frames == 2
+
+    run(test)
+
+
+def test_what_does_not_fit_is_dropped_and_counted() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, queue_messages_max=3)
+        got: list[Envelope] = []
+        async with serving(got.append, limits=limits) as server, linking(limits) as links:
+            for number in range(5):
+                links.send(peer(server), beat(number))
+            await eventually(lambda: len(got) == 3)
+            assert numbers(got) == [0, 1, 2]
+            assert link_to(links, server).dropped == 2
+
+    run(test)
+
+
+def test_a_peer_that_does_not_read_costs_bounded_memory_and_no_time() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, queue_bytes_max=4 << 20, connect_timeout_s=0.2)
+        listener = socket.create_server(("127.0.0.1", 0))
+        with listener:
+            async with linking(limits) as links:
+                deaf = Member(NodeId(8), f"127.0.0.1:{listener.getsockname()[1]}")
+                for _ in range(20):
+                    links.send(deaf, accept(1 << 20))
+                link = links.by_name[deaf.name]
+                assert link.waiting < 4
+                assert link.dropped > 16
+                await eventually(lambda: "no answer within 0.2 s" in link.last_error)
+
+    run(test)
+
+
+def test_a_lost_peer_is_found_again_with_one_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sirius.transport")
+
+    def lines(word: str) -> int:
+        return sum(word in record.getMessage() for record in caplog.records)
+
+    async def test() -> None:
+        got: list[Envelope] = []
+        async with linking() as links:
+            async with serving(got.append) as server:
+                links.send(peer(server), beat(1))
+                await eventually(lambda: got)
+            link = link_to(links, server)
+            await eventually(lambda: "refused" in link.last_error)
+            assert not link.connected
+            assert lines("lost") == 1, "of many attempts"
+            async with serving(got.append, listen=address_of(server)):
+                await eventually(lambda: link.connected)
+                links.send(peer(server), beat(2))
+                await eventually(lambda: len(got) == 2)
+                assert lines("found again") == lines("lost") == 1
+                assert link.connects == 2
+                assert link.last_error == ""
+
+    run(test)
+
+
+def test_what_waited_for_an_attempt_that_failed_is_dropped() -> None:
+    async def test() -> None:
+        async with linking() as links:
+            nobody = Member(NodeId(8), free_address())
+            links.send(nobody, beat(1))
+            link = links.by_name[nobody.name]
+            assert link.waiting == 1
+            await eventually(lambda: link.dropped == 1)
+            assert link.waiting == 0
+            assert "refused" in link.last_error
+
+    run(test)
+
+
+def test_closing_sends_what_waits() -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        async with serving(got.append) as server:
+            links = Links("me", LIMITS, Plaintext())
+            links.send(peer(server), beat(0))
+            await eventually(lambda: got)
+            for number in range(1, 500):
+                links.send(peer(server), beat(number))
+            await links.close(grace_s=10)
+            assert len(got) == 500
+            links.send(peer(server), beat(0))
+            assert links.dropped == 1
+            assert not links.by_name
+
+    run(test)
+
+
+def test_links_that_nobody_uses_are_closed_and_those_to_keep_are_kept() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, link_idle_s=0.2)
+        async with serving() as one, serving() as other, linking(limits) as links:
+            for server in (one, other):
+                links.send(peer(server), beat(0))
+            links.keep([])
+            assert len(links.by_name) == 2, "both were used a moment ago"
+            await eventually(lambda: one.messages and other.messages)
+
+            def is_closed() -> bool:
+                links.keep([address_of(one)])
+                return address_of(other) not in links.by_name
+
+            await eventually(is_closed)
+            assert list(links.by_name) == [address_of(one)]
+            await eventually(lambda: other.links == 0)
+            assert one.links == 1
+
+    run(test)
+
+
+def test_names_from_the_network_open_so_many_links_and_no_more() -> None:
+    async def test() -> None:
+        async with linking(replace(LIMITS, links_max=2)) as links:
+            for name in ("127.0.0.1:1", "unix:///tmp/x", "127.0.0.1:2"):
+                links.send(Member(NodeId(8), name), beat(0))
+            assert len(links.by_name) == 2
+            assert links.dropped == 1
+
+    run(test)
+
+
+def test_a_name_cannot_choose_another_kind_of_socket() -> None:
+    async def test() -> None:
+        async with linking(security=Plaintext(allow_plaintext=True)) as links:
+            links.send(Member(NodeId(8), "unix:///tmp/sirius-no-such-socket"), beat(0))
+            (link,) = links.by_name.values()
+            await eventually(lambda: link.last_error)
+            assert "unix:" in link.last_error
+            assert "No such file" not in link.last_error
+
+    run(test)
+
+
+def test_sending_never_raises(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with serving() as server, linking() as links:
+            links.send(peer(server), Envelope(1, 2, ME, NodeId(8), object()))
+            links.send(peer(server), beat(-1))
+            assert links.dropped == 2
+            links.send(peer(server), beat(1))
+            await eventually(lambda: server.messages == 1)
+
+    run(test)
+    assert [record.levelname for record in caplog.records][:2] == ["ERROR", "ERROR"]
+
+
+@asynccontextmanager
+async def black_hole(server: Server, frozen: asyncio.Event) -> AsyncIterator[str]:
+    """A proxy that swallows everything while it is frozen, and closes nothing."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                if not frozen.is_set():
+                    writer.write(data)
+                    await writer.drain()
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writers.extend((writer, inner_writer))
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    proxy = await asyncio.start_server(connect, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    finally:
+        proxy.close()
+        for writer in writers:
+            writer.close()
+        for writer in writers:
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+def test_a_peer_that_falls_silent_is_lost() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, keepalive_s=0.2, keepalive_timeout_s=0.2, connect_timeout_s=0.2)
+        got: list[Envelope] = []
+        frozen = asyncio.Event()
+        async with (
+            serving(got.append, limits=limits) as server,
+            black_hole(server, frozen) as name,
+            linking(limits) as links,
+        ):
+            links.send(Member(NodeId(8), name), beat(1))
+            await eventually(lambda: got)
+            link = links.by_name[name]
+            frozen.set()
+            await eventually(lambda: not link.connected)
+            await eventually(lambda: server.links == 0)
+            frozen.clear()
+            await eventually(lambda: link.connected)
+
+    run(test)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sirius.types import Seq
 
 
-@dataclass(frozen=True, slots=True)
-class SiriusResult:
+class SiriusResult(NamedTuple):
     """What came of a request: a value, nothing, or the handler's refusal."""
 
     value: Any = None
@@ -23,7 +21,7 @@ class SiriusResult:
     @classmethod
     def none(cls) -> SiriusResult:
         """Done, and nothing to return; for a GET: there is no such key."""
-        return cls()
+        return _NONE
 
     @classmethod
     def some(cls, value: Any) -> SiriusResult:
@@ -38,6 +36,10 @@ class SiriusResult:
         So remove what the key held before, or check what is wrong with an update before it is enqueued.
         """
         return cls(error=reason)
+
+
+_NONE = SiriusResult()
+"""One for all: a handler returns it for nearly every update."""
 
 
 class HandledUpdate(NamedTuple):

@@ -157,10 +157,10 @@ class TlsSettings:
     """The file (PEM) with the certificate's private key."""
     authority: StrPath | None = None
     """The file (PEM) with the certificates of those who may sign the others'."""
-    roles: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"*": ROLES})
+    roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Who may do what: a pattern of the names in a certificate (`*` stands for any characters), and a list of "member",
-    "follower", "client", "admin". A certificate has the roles of all patterns that fit. By default whoever has a
-    certificate of the authority has all of them."""
+    "follower", "client", "admin". A certificate has the roles of all patterns that fit, and one that fits none has
+    none: a certificate of the authority alone allows nothing."""
 
     def __post_init__(self) -> None:
         check(self, "tls")
@@ -181,6 +181,11 @@ class TlsSettings:
         if given and missing:
             raise UsageError(
                 f"tls.{given[0]} needs {' and '.join(f'tls.{name}' for name in missing)} as well"
+            )
+        if given and not self.roles:
+            raise UsageError(
+                "tls.roles is missing, so nobody may do anything: expected names in certificates and what "
+                'their holders are, such as "*.films.example" = ["member"]'
             )
 
     @property

@@ -427,7 +427,9 @@ def settings() -> list[tuple[str, str, Kind]]:
     return [row for row in found if row[:2] not in HIDDEN]
 
 
-@pytest.mark.parametrize(("section", "name", "kind"), settings(), ids=str)
+@pytest.mark.parametrize(
+    ("section", "name", "kind"), settings(), ids=lambda part: getattr(part, "label", part)
+)
 def test_the_default_of_every_setting_can_be_written_as_it_is_shown(
     path: Path, section: str, name: str, kind: Kind
 ) -> None:

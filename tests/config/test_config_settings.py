@@ -25,7 +25,7 @@ from sirius.paxos.config import PaxosConfig
 from sirius.types import Seq
 from sirius.wal import CompactionPolicy, Durability, Limits, LogConfig, Op, Update, encode
 
-TLS = TlsSettings(certificate="a.pem", key="a.key", authority="ca.pem")
+TLS = TlsSettings(certificate="a.pem", key="a.key", authority="ca.pem", roles={"*": ["member"]})
 
 
 def test_the_default_is_one_durable_node_without_a_port() -> None:
@@ -65,9 +65,8 @@ def test_configurations_are_values() -> None:
     one = SiriusConfig(data="x", durability="os", tls=TLS)
     two = SiriusConfig(data=Path("x"), durability=Durability.OS, tls=TLS)
     assert one == two
-    assert (
-        TlsSettings(certificate=Path("a.pem"), key=Path("a.key"), authority=Path("ca.pem")) == TLS
-    )
+    paths = {name: Path(getattr(TLS, name)) for name in ("certificate", "key", "authority")}
+    assert TlsSettings(**paths, roles={"*": ("member",)}) == TLS
     assert pickle.loads(pickle.dumps(one)) == one
     assert dataclasses.replace(one, data="y").durability is Durability.OS
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -172,10 +171,13 @@ def test_a_certificate_has_the_roles_of_all_patterns_that_fit(
     assert tls.roles_of(names) == roles
 
 
-def test_by_default_every_certificate_of_the_authority_has_all_roles() -> None:
-    assert TlsSettings().roles_of(["anybody"]) == {"member", "follower", "client", "admin"}
+def test_a_certificate_of_the_authority_alone_allows_nothing() -> None:
+    tls = TlsSettings(certificate="a", key="b", authority="c", roles={"ops.example": ["admin"]})
+    assert tls.roles_of(["anybody"]) == set()
     assert not TlsSettings().is_on
     assert TLS.is_on
+    with pytest.raises(UsageError, match=r"^tls.roles is missing, so nobody may do anything"):
+        TlsSettings(certificate="a", key="b", authority="c")
 
 
 # ---------------------------------------------------------------------- what is refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sirius.catchup.sources import Source
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sirius.node")
 _EMBEDDED: Final = "embedded"
 """The name of a node that has no address."""
+_LINGER_S: Final = 0.05
+"""How long the log may lag behind: what is decided is in the journals of a majority. Saves every second sync."""
 _GREET_S: Final = 1.0
 """How often the nodes of `follow` are asked who they are: they may have lost their disk since."""
 
@@ -250,7 +253,7 @@ def _settings(config: SiriusConfig, name: str) -> DriverSettings:
     return DriverSettings(
         name=name,
         folder=os.fspath(config.data),
-        log=config.log_config(),
+        log=replace(config.log_config(), linger_s=_LINGER_S),
         machines=Settings(config.paxos_config(), config.catchup, config.region),
         apply=ApplySettings(
             Patience(handler.retries, handler.retry_s),

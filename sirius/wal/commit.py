@@ -2,7 +2,8 @@
 
 Items queue up, bounded in bytes. One thread (or, without one, whoever calls `flush`) takes all that is waiting, hands
 it to `write` as one group, and moves the durable point. While a group is being written the next one gathers: so
-groups grow with load, and a lone item waits for nothing.
+groups grow with load, and a lone item waits for nothing. Where something else keeps the items safe, a group may also
+wait a while for more (`linger_s`), unless somebody waits for it.
 
 A failure is final until `resume`: what was waiting is dropped, and every call from then on raises it. Nothing is ever
 written twice.
@@ -33,10 +34,14 @@ class GroupCommit(Generic[Item]):
         start: int,
         pending_bytes_max: int,
         background: bool,
+        linger_s: float = 0.0,
     ) -> None:
         self._name = name
         self._write = write
         self._pending_bytes_max = pending_bytes_max
+        self._linger_s = linger_s
+        self._urgent = threading.Event()
+        """Set when a group should not wait for more."""
         self.changed = threading.Condition()
         """Held by whoever gives out the next number, until its item is queued."""
         self._writing = threading.Lock()
@@ -63,6 +68,8 @@ class GroupCommit(Generic[Item]):
         self._pending_bytes += size
         self.queued = point
         self.changed.notify_all()
+        if 2 * self._pending_bytes > self._pending_bytes_max:
+            self._urgent.set()
 
     def wait_for_room(self) -> None:
         """Wait until an item may be queued. Call it with `changed` held, before giving out a number."""
@@ -89,6 +96,7 @@ class GroupCommit(Generic[Item]):
             wanted, failures = self.queued, len(self._resumed)
         if self._thread is None:
             self.commit()
+        self._urgent.set()
         with self.changed:
             done = self.changed.wait_for(
                 lambda: (
@@ -124,6 +132,10 @@ class GroupCommit(Generic[Item]):
                 self.changed.wait_for(lambda: self._pending or self._closed)
                 if not self._pending:
                     return
+            if self._linger_s:
+                # Not on `changed`, which every item that is queued notifies.
+                self._urgent.wait(self._linger_s)
+                self._urgent.clear()
             try:
                 self.commit()
             except SiriusError as error:
@@ -214,6 +226,7 @@ class GroupCommit(Generic[Item]):
             with self.changed:
                 self._closed = True
                 self.changed.notify_all()
+            self._urgent.set()
             if self._thread is not None:
                 self._thread.join()
         return self.failure is None

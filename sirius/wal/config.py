@@ -40,6 +40,9 @@ class LogConfig:
     """How long a segment that compaction replaced stays for readers of older manifests."""
     reserve_bytes: int = 32 * 1024 * 1024
     """Room kept on the disk so that compaction can still work when the disk is full."""
+    linger_s: float = 0.0
+    """How long appended blocks wait for more before they are written in the background, unless somebody flushes. A node
+    whose journal has them on disk already saves syncs by it."""
     background: bool = True
     """Sync in a thread of its own. Without it `flush` does the work in the caller's thread."""
     limits: Limits = field(default_factory=Limits)

@@ -78,6 +78,7 @@ class Log:
             self._write_group,
             start=self._segments.writer.last,
             pending_bytes_max=config.pending_bytes_max,
+            linger_s=config.linger_s,
             background=config.background and config.durability != Durability.OS,
         )
         self._segments.on_sealed = self._commits.reach

@@ -80,3 +80,40 @@ def test_whatever_a_write_raises_whoever_waits_hears_of_it() -> None:
     with pytest.raises(LogFailed, match="a bug"):
         queue(group, "b")
     assert not group.close()
+
+
+def lingering(written: list[list[str]], linger_s: float) -> GroupCommit[str]:
+    return GroupCommit(
+        "test", written.append, start=0, pending_bytes_max=100, background=True, linger_s=linger_s
+    )
+
+
+def test_a_group_waits_for_more() -> None:
+    written: list[list[str]] = []
+    group = lingering(written, 0.2)
+    for item in "abc":
+        queue(group, item)
+    with group.changed:
+        assert group.changed.wait_for(lambda: group.durable == 3, timeout=10)
+    group.close()
+    assert written == [["a", "b", "c"]]
+
+
+def test_it_does_not_wait_when_somebody_waits_for_it() -> None:
+    written: list[list[str]] = []
+    group = lingering(written, 3600)
+    queue(group, "a")
+    assert group.flush(timeout_s=10) == 1
+    queue(group, "b")
+    group.close()
+    assert written == [["a"], ["b"]]
+
+
+def test_it_does_not_wait_when_much_is_waiting() -> None:
+    written: list[list[str]] = []
+    group = lingering(written, 3600)
+    with group.changed:
+        group.queue("long", 60, 1)
+    with group.changed:
+        assert group.changed.wait_for(lambda: group.durable == 1, timeout=10)
+    group.close()

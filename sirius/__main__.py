@@ -1,17 +1,21 @@
-"""The command `sirius`. Its commands arrive with the node; `waltool` looks after a log on disk."""
+"""The console script `sirius`, also `python -m sirius`."""
 
 from __future__ import annotations
 
-import click
+import io
+import sys
+from typing import NoReturn
 
-from sirius import __version__
+from sirius.cli.group import run
 
 
-@click.group()
-@click.version_option(__version__, prog_name="sirius")
-def main() -> None:
-    """Sirius: a reference dataset in the memory of every application server."""
+def main() -> NoReturn:
+    """Run the command line and exit with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its escape, and not a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    main(prog_name="sirius")
+    main()

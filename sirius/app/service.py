@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
 from typing import Final
@@ -21,24 +22,30 @@ from sirius.ops.status import State
 _log = logging.getLogger("sirius.app")
 _LOOK_S: Final = 0.25
 _GRACE_S: Final = 5.0
+_STDIN: Final = 0
 
 
 class Service:
     """The reference application: `run` returns when it was told to stop."""
 
-    def __init__(self, config: SiriusConfig, http: tuple[str, int]) -> None:
+    def __init__(
+        self, config: SiriusConfig, http: tuple[str, int], *, until_eof: bool = False
+    ) -> None:
         self.config = config
         self._http = http
+        self._until_eof = until_eof
         self._stop = asyncio.Event()
 
     async def run(self, listening: Callable[[int], None]) -> None:
-        """Serve until SIGTERM or SIGINT; call `listening` with the port of the web server.
+        """Serve until SIGTERM or SIGINT, or if wanted until standard input ends; `listening` is told the server's port.
 
         The web server listens while the log is replayed, so that `/readyz` and `/status` can tell about it.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told_to_stop)
+        if self._until_eof:
+            loop.add_reader(_STDIN, self._read_stdin)
         storage = Storage()
         node = await asyncio.to_thread(Sirius, storage, self.config)
         try:
@@ -82,6 +89,12 @@ class Service:
                 await asyncio.wait_for(self._stop.wait(), _LOOK_S)
             except TimeoutError:
                 continue
+
+    def _read_stdin(self) -> None:
+        """Stop when standard input ends: whoever started this process is gone."""
+        if not os.read(_STDIN, 4096):
+            asyncio.get_running_loop().remove_reader(_STDIN)
+            self._stop.set()
 
     def _told_to_stop(self) -> None:
         self._stop.set()

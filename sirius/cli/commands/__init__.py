@@ -1,0 +1,1 @@
+"""A module a command. Each is imported when it is called."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 from sirius.config import SiriusConfig
-from sirius.driver.acks import Ack
+from sirius.driver.acks import Ack, fail
 from sirius.driver.assembly import Node
 from sirius.driver.inbox import Asked
 from sirius.errors import InvalidRecord, NodeClosed, NodeError, UsageError
@@ -20,6 +22,7 @@ from sirius.wal.record import Op, Update, key_bytes
 
 _CLOSE_S: Final = 5.0
 _POLL_S: Final = 0.005
+_CLOSED: Final = "this Sirius was closed"
 
 
 class Sirius:
@@ -38,10 +41,11 @@ class Sirius:
         self.config = config or SiriusConfig()
         self._pid = os.getpid()
         self._closed = False
+        self._closing = threading.Lock()
         self._limits = self.config.log_config().limits
         self._timeout_s = self.config.requests.timeout_s
         self._node = Node(handler, self.config)
-        self._put = self._node.driver.inbox.put
+        self._inbox = self._node.driver.inbox
 
     # ------------------------------------------------------------------ updates
 
@@ -51,6 +55,13 @@ class Sirius:
         Waits for room while too many requests are under way. Raises what is wrong with key or body at once; everything
         else is the future's: `RequestRejected` (not in the log, and never will be), `OutcomeUnknown` (it may be).
         """
+        return self._ask(self._put_of(key, body))
+
+    def enqueue_delete(self, key: str) -> Ack:
+        """Remove a key, on every node. Removing one that is not there is no error."""
+        return self._ask(self._delete_of(key))
+
+    def _put_of(self, key: str, body: bytes) -> Update:
         name = key_bytes(key)
         if type(body) is not bytes:
             body = _as_bytes(body)
@@ -58,14 +69,13 @@ class Sirius:
             raise InvalidRecord(self._bad_key(name))
         if len(body) > (limit := self._limits.body_bytes_max):
             raise InvalidRecord(f"the body has {len(body):,} bytes, the limit is {limit:,}")
-        return self._ask(Update(Op.PUT, name, body))
+        return Update(Op.PUT, name, body)
 
-    def enqueue_delete(self, key: str) -> Ack:
-        """Remove a key, on every node. Removing one that is not there is no error."""
+    def _delete_of(self, key: str) -> Update:
         name = key_bytes(key)
         if not name or len(name) > self._limits.key_bytes_max:
             raise InvalidRecord(self._bad_key(name))
-        return self._ask(Update(Op.DELETE, name))
+        return Update(Op.DELETE, name)
 
     def _bad_key(self, name: bytes) -> str:
         if not name:
@@ -76,7 +86,7 @@ class Sirius:
         if self._closed or os.getpid() != self._pid:
             self._check()
         ack = Ack()
-        self._put(Asked(update, ack), self._timeout_s)
+        self._inbox.put(Asked(update, ack), self._timeout_s)
         return ack
 
     # ------------------------------------------------------------------ reads
@@ -90,10 +100,14 @@ class Sirius:
         key_bytes(key)
         self._check()
         ack = Ack()
-        if linearizable:
-            self._node.driver.get(key, ack)
-        else:
+        if not linearizable:
             self._node.driver.applier.get(key, ack)
+            return ack
+        try:
+            self._node.driver.get(key, ack)
+        except RuntimeError:
+            # It was closed just now, and its event loop with it.
+            raise NodeClosed(_CLOSED) from None
         return ack
 
     def wait_for(self, seq: int, timeout: float | None = None) -> bool:
@@ -106,43 +120,68 @@ class Sirius:
 
     def staleness(self) -> float:
         """How far behind this node may be, in seconds: so long ago it knew that it had everything."""
+        self._check_process()
         return self._node.staleness()
 
     # ------------------------------------------------------------------ asyncio
 
     async def put(self, key: str, body: bytes) -> SiriusResult:
-        """Like `enqueue_put`, for asyncio: waits without blocking the event loop."""
-        await self._room()
-        return await asyncio.wrap_future(self.enqueue_put(key, body))
+        """Like `enqueue_put`, for asyncio: waits without blocking the event loop.
+
+        Cancelled while it waits for room, it is taken back; later on it is in the log or on its way there.
+        """
+        return await self._ask_soon(self._put_of(key, body))
 
     async def delete(self, key: str) -> SiriusResult:
         """Like `enqueue_delete`, for asyncio."""
-        await self._room()
-        return await asyncio.wrap_future(self.enqueue_delete(key))
+        return await self._ask_soon(self._delete_of(key))
 
     async def get(self, key: str, *, linearizable: bool = False) -> SiriusResult:
         """Like `enqueue_get`, for asyncio."""
         return await asyncio.wrap_future(self.enqueue_get(key, linearizable=linearizable))
 
-    async def _room(self) -> None:
-        deadline = time.monotonic() + self._timeout_s
-        while not self._node.driver.inbox.has_room and time.monotonic() < deadline:
-            self._check()
-            await asyncio.sleep(_POLL_S)
+    async def _ask_soon(self, update: Update) -> SiriusResult:
+        self._check()
+        asked = Asked(update, Ack())
+        if self._inbox.offer(asked):
+            return await asyncio.wrap_future(asked.ack)
+        self._inbox.line_up(asked, partial(_told, asked))
+        late = asyncio.get_running_loop().call_later(self._timeout_s, self._too_late, asked)
+        try:
+            return await asyncio.wrap_future(asked.ack)
+        finally:
+            late.cancel()
+            self._inbox.leave(asked)
+
+    def _too_late(self, asked: Asked) -> None:
+        if self._inbox.leave(asked):
+            fail([asked.ack], self._inbox.overloaded(self._timeout_s))
 
     # ------------------------------------------------------------------ the node
 
     def is_online(self) -> bool:
         """Whether the log was replayed: reads make sense from then on. `status().state` says more."""
+        self._check_process()
         return not self._closed and not self._node.driver.applier.is_replaying
 
     def is_ready(self) -> bool:
         """Whether this node has caught up with its cluster since it started."""
+        self._check_process()
         return not self._closed and self._node.is_ready
 
     def wait_until_ready(self, timeout: float | None = None) -> bool:
-        """Wait until the node has replayed and caught up; say whether it has."""
-        return self._until(self.is_ready, timeout)
+        """Wait until the node has replayed and caught up; say whether it has.
+
+        Raises `HandlerFailed` if the handler has stopped: then it never will.
+        """
+        return self._until(self._is_ready_or_never, timeout)
+
+    def _is_ready_or_never(self) -> bool:
+        if self.is_ready():
+            return True
+        if (failure := self._node.driver.applier.failure) is not None:
+            raise failure.with_traceback(None)
+        return False
 
     def status(self) -> Status:
         """What the node is doing, for people and for scripts."""
@@ -152,10 +191,12 @@ class Sirius:
     def transfer_leadership(self, to: str | None = None, timeout: float = 5.0) -> bool:
         """Have another member lead, a given one or the one that is furthest; say whether this node leads no more.
 
-        Harmless on a node that does not lead.
+        Harmless on a node that does not lead, and on one that is alone.
         """
         self._check()
         self._node.hand_over(to)
+        if len(self._node.status().voters) <= 1:
+            return not self._node.is_leader
         return self._until(lambda: not self._node.is_leader, timeout)
 
     def compact(self) -> None:
@@ -175,11 +216,18 @@ class Sirius:
     # ------------------------------------------------------------------ the end
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Answer everybody, hand the leadership over, close the log. Closing twice is harmless."""
+        """Answer everybody, hand the leadership over, close the log. Closing twice is harmless.
+
+        Takes up to `timeout` for others to take over, and as long again for a handler that does not return. Not for
+        the handler itself, nor for callbacks of futures: they run on the threads that end here.
+        """
         self._check_process()
-        if not self._closed:
-            self._closed = True
-            self._node.close(timeout)
+        if self._node.driver.applier.is_current_thread:
+            raise UsageError("a handler, or a callback of a future, cannot close its own node")
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._node.close(timeout)
 
     def __enter__(self) -> Self:
         try:
@@ -200,7 +248,7 @@ class Sirius:
     def _check(self) -> None:
         self._check_process()
         if self._closed:
-            raise NodeClosed("this Sirius was closed")
+            raise NodeClosed(_CLOSED)
         if (problem := self._node.gave_up) is not None:
             raise NodeError(problem)
 
@@ -210,6 +258,11 @@ class Sirius:
                 f"this Sirius belongs to process {self._pid}, and this is its fork {os.getpid()}: "
                 f"threads and files do not survive a fork. Make the Sirius after it, in each process"
             )
+
+
+def _told(asked: Asked, refusal: NodeError | None) -> None:
+    if refusal is not None:
+        fail([asked.ack], refusal)
 
 
 def _as_bytes(body: Any) -> bytes:

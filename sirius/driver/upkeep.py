@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from sirius.errors import SiriusError
 from sirius.wal import CompactionPolicy, CompactionResult, Log
@@ -51,15 +52,22 @@ class Upkeep:
         while not self._stop.wait(self._interval_s):
             try:
                 self.run()
-            except (SiriusError, OSError) as error:
-                self.problem = str(error)
+            except Exception as error:
+                # Also a bug: a thread that ends without a word would let the log grow for good.
+                self.problem = f"compaction failed: {error}"
                 _log.warning("compaction failed, and is tried again later: %s", error)
 
     def run(self) -> CompactionResult:
         """Run one pass in this thread, and remove what earlier ones replaced."""
         began = time.monotonic()
         log = self._log()
-        result = log.compact(self._policy(), should_stop=self._stop.is_set)
+        try:
+            result = log.compact(self._policy(), should_stop=self._stop.is_set)
+        except BaseException:
+            # A part of the segments may have been swapped before.
+            with suppress(SiriusError):
+                self._compacted()
+            raise
         self._compacted()
         log.retire()
         self.passes += 1

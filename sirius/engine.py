@@ -237,8 +237,10 @@ class Engine:
         self.settle(now)
 
     def push(self, now: float) -> None:
-        """Let out what is on disk, and have the journal write what is waiting: in its thread, or at once if it has none,
-        and then again, since what is let out may ask for more."""
+        """Let out what is on disk, and have the journal write what is waiting: in its thread, or at once if it has none.
+
+        Then again, since what is let out may ask for more.
+        """
         self.settle(now)
         while self._journal_ticket > self._pushed and not self._failed:
             try:

@@ -237,7 +237,7 @@ class Engine:
         self.settle(now)
 
     def push(self, now: float) -> None:
-        """Let out what is on disk, and have the journal write what is waiting: in its thread, or at once if it has none.
+        """Let out what is on disk, and have the journal write what is waiting: in its thread, or at once without one.
 
         Then again, since what is let out may ask for more.
         """

@@ -76,7 +76,7 @@ def _unavailable(details: str, address: str, security: Security) -> SiriusError:
         is_alive = _shake_hands(address, security.context())
     except (ssl.SSLError, UsageError) as error:
         return WrongCertificate(f"{address}: {error}")
-    except OSError:
+    except (OSError, ValueError):  # ValueError: the address is none
         return Unreachable(details)
     return Unreachable(details) if is_alive else WrongCertificate(f"{address}: {_UNWELCOME}")
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import grpc
 
-from sirius.errors import SiriusError, Unreachable
+from sirius.errors import Unreachable
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.transport import wire
@@ -79,7 +79,8 @@ class Link:
             connects = self.connects
             try:
                 await self._session()
-            except (grpc.RpcError, SiriusError, asyncio.InvalidStateError) as error:
+            except Exception as error:
+                # Whatever it is, there is nobody else to try again.
                 await self._lost(error)
             if self.connects > connects:
                 wait_s = self._limits.backoff_s_min

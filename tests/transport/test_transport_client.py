@@ -256,7 +256,8 @@ def test_a_server_that_closes_answers_what_it_has() -> None:
             publishing = asyncio.create_task(asked(server, lambda client: client.publish(puts(5))))
             await eventually(lambda: node.batches)
             closing = asyncio.create_task(server.close(grace_s=10))
-            await asyncio.sleep(0)
+            done, _ = await asyncio.wait({closing}, timeout=0.1)
+            assert not done
             node.gate.set()
             assert await publishing == 5
             await closing

@@ -56,8 +56,8 @@ def test_messages_arrive_in_order_and_together() -> None:
             await eventually(lambda: len(got) == 1000)
             assert got == [beat(number) for number in range(1000)]
             link = link_to(links, server)
+            await eventually(lambda: link.messages == server.messages == 1000)
             assert link.frames == server.frames == 1, "all of it waited for the connection"
-            assert link.messages == server.messages == 1000
             assert link.connected
             assert server.links == 1
 
@@ -104,7 +104,7 @@ def test_a_message_far_larger_than_a_frame_arrives() -> None:
             links.send(peer(server), accept(1))
             await eventually(lambda: len(got) == 2)
             assert got[0] == sent
-            assert link_to(links, server).frames == 2
+            await eventually(lambda: link_to(links, server).frames == 2)
 
     run(test)
 
@@ -176,7 +176,7 @@ def test_what_waited_for_an_attempt_that_failed_is_dropped() -> None:
             assert link.waiting == 1
             await eventually(lambda: link.dropped == 1)
             assert link.waiting == 0
-            assert "refused" in link.last_error
+            await eventually(lambda: "refused" in link.last_error)
 
     run(test)
 
@@ -188,10 +188,10 @@ def test_closing_sends_what_waits() -> None:
             links = Links("me", LIMITS, Plaintext())
             links.send(peer(server), beat(0))
             await eventually(lambda: got)
-            for number in range(1, 500):
-                links.send(peer(server), beat(number))
+            for _ in range(40):
+                links.send(peer(server), accept(1 << 20))
             await links.close(grace_s=10)
-            assert len(got) == 500
+            assert len(got) == 41
             links.send(peer(server), beat(0))
             assert links.dropped == 1
             assert not links.by_name
@@ -254,7 +254,8 @@ def test_sending_never_raises(caplog: pytest.LogCaptureFixture) -> None:
             await eventually(lambda: server.messages == 1)
 
     run(test)
-    assert [record.levelname for record in caplog.records][:2] == ["ERROR", "ERROR"]
+    ours = [record.levelname for record in caplog.records if record.name == "sirius.transport"]
+    assert ours == ["ERROR", "ERROR"]
 
 
 @asynccontextmanager

@@ -242,6 +242,21 @@ def test_a_follower_cannot_vote(authority: Authority, caplog: pytest.LogCaptureF
     assert sum("a follower sends Accepted" in each.getMessage() for each in caplog.records) == 1
 
 
+@pytest.mark.parametrize("name", ["no-port", "127.0.0.1:what", "", "x" * 300 + ":1", "[::1"])
+def test_a_name_that_is_no_address_is_a_lost_peer_and_no_more(
+    authority: Authority, name: str
+) -> None:
+    async def test() -> None:
+        async with linking(security=Tls(authority.issue("member-1"))) as links:
+            links.send(Member(NodeId(8), name), beat(1))
+            await eventually(lambda: links.by_name[name].dropped == 1)
+            await eventually(lambda: links.by_name[name].last_error)
+            links.send(Member(NodeId(8), name), beat(2))
+            await eventually(lambda: links.by_name[name].dropped == 2)
+
+    run(test)
+
+
 def test_new_files_count_without_a_restart(authority: Authority) -> None:
     async def test() -> None:
         new = Authority(authority.folder, "authority")

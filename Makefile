@@ -36,8 +36,8 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 install: $(VENV)/.dev ## install Sirius and the development tools into .venv
 
 .PHONY: demo
-demo: $(VENV)/.core ## write, read, compact and verify a small log; installs the core alone
-	@$(BIN)/python examples/embedded_log.py
+demo: $(VENV)/.core ## start a cluster, kill its leader, compare its nodes; installs the core alone
+	@$(BIN)/python -m sirius demo --once
 
 .PHONY: test
 test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)

@@ -1,6 +1,6 @@
 """The log on its own, in one minute: write, die, come back, compact, compare.
 
-Run it with `make demo`, or with any path to keep the log there: `python examples/embedded_log.py ./films`.
+Run it as it is, or with a path to keep the log there: `python examples/embedded_log.py ./films`.
 """
 
 from __future__ import annotations

@@ -6,16 +6,20 @@ import json
 import os
 import re
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sirius.cli.demo.cluster import Cluster
+from sirius.app.web import Refused, Request, Response
+from sirius.cli.demo.cluster import Cluster, ServedNode
 from sirius.cli.demo.films import films, key_of
 from sirius.cli.demo.screen import Screen, Seen
+from sirius.cli.demo.traffic import Writer, broken_promises
 from sirius.cli.output import Output
 from sirius.errors import NodeError
+from tests.app.background import Listening
 from tests.cli.conftest import streams
 from tests.cli.processes import Process, until
 
@@ -114,6 +118,29 @@ def test_a_node_that_does_not_start_ends_the_others(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match=r"node-2 did not start: sirius: .*precious"), cluster:
         pass
     assert not any(node.is_running for node in cluster.nodes)
+
+
+class Forgetful:
+    """A node that has an older number than the one that was acknowledged, and nothing under another key."""
+
+    async def __call__(self, request: Request) -> Response:
+        if request.path == "/storage/showing/0/1":
+            return Response(200, b'{"number": 4}')
+        raise Refused(404, "gone")
+
+
+def test_a_broken_promise_is_found() -> None:
+    with Listening(Forgetful()) as web:
+        node = ServedNode("node-1", "127.0.0.1:1", Path(), [])
+        node.http = f"http://127.0.0.1:{web.server.port}"
+        writer = Writer(0, [node], threading.Event())
+        writer.promised = {"showing/0/1": 4}
+        assert broken_promises([node], [writer]) == []
+        writer.promised = {"showing/0/1": 5, "showing/0/2": 1}
+        assert broken_promises([node], [writer]) == [
+            "node-1 has 4 under showing/0/1, and 5 was acknowledged",
+            "node-1 has 0 under showing/0/2, and 1 was acknowledged",
+        ]
 
 
 # ---------------------------------------------------------------------- the screen

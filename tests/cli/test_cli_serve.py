@@ -13,6 +13,7 @@ from sirius.wal import LogReader, OsFileSystem
 from sirius.wal.store import Store
 from sirius.wal.verify.verify import verify
 from tests.cli.processes import Process, Serving
+from waltool.cli import run as waltool
 
 
 def data(folder: Path) -> str:
@@ -59,6 +60,26 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, mode: str) -> Non
         node.await_ready()
         after = json.loads(node.ask("GET", "/digest")[1])
         assert (after["digest"], after["keys"]) == (before["digest"], 20)
+
+
+def test_a_new_node_gets_the_data_of_a_copy_through_waltool(tmp_path: Path) -> None:
+    with Serving("--data", data(tmp_path), "--durability", "os") as node:
+        node.await_ready()
+        for key in ("a/b", "50%25", "%C3%BC"):
+            node.ask("PUT", f"/storage/{key}", key.encode())
+        node.ask("DELETE", "/storage/a/b")
+        before = json.loads(node.ask("GET", "/digest")[1])
+        with Process("snapshot", data(tmp_path), str(tmp_path / "copy")) as process:
+            assert process.end()[0] == 0
+    with Serving("--data", str(tmp_path / "new"), "--durability", "os") as node:
+        node.await_ready()
+        assert waltool(["replay", "-q", str(tmp_path / "copy"), f"{node.http}/storage"]) == 0
+        after = json.loads(node.ask("GET", "/digest")[1])
+    assert (
+        (after["digest"], after["keys"])
+        == (before["digest"], before["keys"])
+        == (after["digest"], 2)
+    )
 
 
 def test_settings_come_from_a_file(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ class Screen:
             self._out.line(f"{at}  {self._out.paint(text, style) if style else text}")
         self._out.flush()
 
+    def begin_rates(self) -> None:
+        """Reading begins now, with nothing read so far."""
+        self._before = time.monotonic(), {}
+
     def is_due(self) -> bool:
         """Whether it is time to look at the nodes again."""
         return self._is_live and time.monotonic() >= self._drawn_at + _EVERY_S

@@ -141,6 +141,7 @@ class Story:
         if writing:
             self._writers = [Writer(n, nodes, self._stop_writing) for n in range(_WRITERS)]
             started += self._writers
+        self._screen.begin_rates()
         for thread in started:
             thread.start()
         try:

@@ -2,10 +2,11 @@
 
 ===============  ======================================================================
 `wire`           every message as bytes; built on `shapes` and `columns`
-`links`          the outgoing side: one stream a peer
+`links`          the outgoing side: one stream a peer, with an `outbox` each
 `server`         the incoming side: one port for nodes, clients and administrators
 `publishing`     the part of the server that clients write through
-`client`         a client for scripts, without asyncio
+`client`         a client for scripts, without asyncio; `sending` is its part for updates
+`failures`       what a call that failed means
 `security`       TLS, who may do what, and the refusal to talk in the clear
 `limits`         every bound, by name
 ===============  ======================================================================

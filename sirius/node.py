@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakSet
 
 from sirius.config import SiriusConfig
 from sirius.driver.acks import Ack, fail
@@ -23,6 +24,18 @@ from sirius.wal.record import Op, Update, key_bytes
 _CLOSE_S: Final = 5.0
 _POLL_S: Final = 0.005
 _CLOSED: Final = "this Sirius was closed"
+
+
+_nodes: WeakSet[Sirius] = WeakSet()
+
+
+def _tell_nodes() -> None:
+    """In the child of a fork. Asking for the process id with every request would be a call of the system each."""
+    for node in _nodes:
+        node._is_forked = True
+
+
+os.register_at_fork(after_in_child=_tell_nodes)
 
 
 class Sirius:
@@ -40,6 +53,8 @@ class Sirius:
             raise UsageError(f"a configuration is a SiriusConfig, not {type(config).__name__}")
         self.config = config or SiriusConfig()
         self._pid = os.getpid()
+        _nodes.add(self)
+        self._is_forked = False
         self._closed = False
         self._closing = threading.Lock()
         self._limits = self.config.log_config().limits
@@ -83,7 +98,7 @@ class Sirius:
         return f"the key has {len(name):,} bytes, the limit is {self._limits.key_bytes_max:,}"
 
     def _ask(self, update: Update) -> Ack:
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or self._is_forked:
             self._check()
         ack = Ack()
         self._inbox.put(Asked(update, ack), self._timeout_s)
@@ -253,7 +268,7 @@ class Sirius:
             raise NodeError(problem)
 
     def _check_process(self) -> None:
-        if os.getpid() != self._pid:
+        if self._is_forked:
             raise NodeClosed(
                 f"this Sirius belongs to process {self._pid}, and this is its fork {os.getpid()}: "
                 f"threads and files do not survive a fork. Make the Sirius after it, in each process"

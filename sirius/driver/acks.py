@@ -8,14 +8,16 @@ and whoever waits for an ack is woken alone, by a waiter of its own. To everybod
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from sirius.handler import SiriusResult
 
+_log = logging.getLogger("sirius.node")
 _RUNNING: Final = "RUNNING"
 _FINISHED: Final = "FINISHED"
 _changed = threading.Condition(threading.RLock())
@@ -45,25 +47,51 @@ class Ack(Future[SiriusResult]):
 
     def result(self, timeout: float | None = None) -> SiriusResult:
         """Wait for the outcome, and return or raise it."""
-        self._wait(timeout)
-        # The state is final, so this does not wait.
-        return super().result(0)
+        if self._state is not _FINISHED:
+            self._wait(timeout)
+        if self._exception is not None:
+            raise self._exception
+        return self._result  # type: ignore[return-value]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the outcome, and return the error if it is one."""
-        self._wait(timeout)
-        return super().exception(0)
+        if self._state is not _FINISHED:
+            self._wait(timeout)
+        return self._exception
+
+    def done(self) -> bool:
+        """Whether there is an outcome."""
+        return self._state is _FINISHED
+
+    def add_done_callback(self, fn: Callable[[Future[SiriusResult]], object]) -> None:
+        """Have a function called with this ack when it is done, or at once if it is."""
+        # Without the lock, which a batch that is being completed may hold. Whoever sees both the function and the end
+        # takes the function out and calls it: that is this thread, or the other one, and never both.
+        self._done_callbacks.append(fn)
+        if self._state is _FINISHED:
+            self._invoke_callbacks()
+
+    def _invoke_callbacks(self) -> None:
+        callbacks = self._done_callbacks
+        while callbacks:
+            try:
+                callback = callbacks.pop(0)
+            except IndexError:
+                return
+            try:
+                callback(self)
+            except Exception:
+                _log.exception("a callback of %r failed", self)
 
     def _wait(self, timeout: float | None) -> None:
-        if self._state is _FINISHED:
-            return
         waiter = _Waiter()
         with self._condition:
             if self._state is _FINISHED:
                 return
             self._waiters.append(waiter)
         try:
-            waiter.done.wait(timeout)
+            if not waiter.done.wait(timeout) and self._state is not _FINISHED:
+                raise TimeoutError
         finally:
             with self._condition:
                 self._waiters.remove(waiter)
@@ -89,13 +117,12 @@ def complete(acks: Sequence[Ack], results: Iterable[SiriusResult]) -> None:
         for ack, result in pairs:
             ack._result = result
             ack._state = _FINISHED
-        waited = [ack for ack in acks if ack._waiters]
-        called = [ack for ack in acks if ack._done_callbacks]
-        for ack in waited:
-            for waiter in ack._waiters:
-                waiter.add_result(ack)
-    for ack in called:
-        ack._invoke_callbacks()  # type: ignore[attr-defined]
+            if ack._waiters:
+                for waiter in ack._waiters:
+                    waiter.add_result(ack)
+    for ack in acks:
+        if ack._done_callbacks:
+            ack._invoke_callbacks()
 
 
 def fail(acks: Sequence[Ack], error: Exception) -> None:
@@ -110,7 +137,7 @@ def fail(acks: Sequence[Ack], error: Exception) -> None:
                 waiter.add_exception(ack)
     for ack in acks:
         if ack._done_callbacks:
-            ack._invoke_callbacks()  # type: ignore[attr-defined]
+            ack._invoke_callbacks()
 
 
 _Error = TypeVar("_Error", bound=BaseException)

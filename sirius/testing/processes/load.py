@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from io import BufferedWriter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sirius.errors import NodeError
+from sirius.handler import SiriusResult
 from sirius.node import Sirius
 
 
@@ -31,6 +32,13 @@ class LoadPlan:
     warm_up_s: float = 0.0
 
 
+class _Asked(NamedTuple):
+    key: str
+    number: int
+    began: float
+    ack: Future[SiriusResult]
+
+
 class Loader:
     """One load that is under way, in a thread of its own."""
 
@@ -38,7 +46,7 @@ class Loader:
         self._sirius = sirius
         self._plan = plan
         self._journal = journal
-        self._room = threading.Semaphore(plan.outstanding)
+        self._waiting: deque[_Asked] = deque()
         self._stop = threading.Event()
         self._latencies: list[float] = []
         self._outcomes: Counter[str] = Counter()
@@ -81,36 +89,40 @@ class Loader:
                 break
             number += 1
             key = f"{plan.prefix}{number % plan.keys}"
-            self._room.acquire()
-            self._ask(key, number, b"%d " % number + filler)
-        for _ in range(plan.outstanding):
-            self._room.acquire()
+            self._ask(key, number, (b"%d " % number + filler)[: max(plan.body_bytes, 12)])
+            if len(self._waiting) >= plan.outstanding:
+                self._collect()
+        while self._waiting:
+            self._collect()
         self._ended = time.perf_counter()
 
     def _ask(self, key: str, number: int, body: bytes) -> None:
         began = time.perf_counter()
         try:
-            ack = self._sirius.enqueue_put(key, body[: max(self._plan.body_bytes, 12)])
+            ack = self._sirius.enqueue_put(key, body)
         except NodeError as error:
             self._outcomes[type(error).__name__] += 1
-            self._room.release()
             time.sleep(0.01)
             return
-        ack.add_done_callback(partial(self._done, key, number, began))
+        self._waiting.append(_Asked(key, number, began, ack))
 
-    def _done(self, key: str, number: int, began: float, ack: Any) -> None:
+    def _collect(self) -> None:
+        """Wait for the oldest request, and take with it those that were answered at the same time."""
+        self._waiting[0].ack.exception()
         now = time.perf_counter()
-        error = ack.exception(0)
-        if error is None:
+        lines = []
+        while self._waiting and self._waiting[0].ack.done():
+            key, number, began, ack = self._waiting.popleft()
+            if (error := ack.exception()) is not None:
+                self._outcomes[type(error).__name__] += 1
+                continue
             self._outcomes["acknowledged"] += 1
             if began >= self._measured_from:
                 self._latencies.append(now - began)
-            if self._journal is not None:
-                self._journal.write(b"%s %d\n" % (key.encode(), number))
-                self._journal.flush()
-        else:
-            self._outcomes[type(error).__name__] += 1
-        self._room.release()
+            lines.append(b"%s %d\n" % (key.encode(), number))
+        if self._journal is not None:
+            self._journal.write(b"".join(lines))
+            self._journal.flush()
 
 
 def _at(ordered: list[float], part: float) -> float | None:

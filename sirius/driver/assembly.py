@@ -33,6 +33,8 @@ _EMBEDDED: Final = "embedded"
 """The name of a node that has no address."""
 _LINGER_S: Final = 0.05
 """How long the log may lag behind: what is decided is in the journals of a majority. Saves every second sync."""
+_KEEP_S: Final = 10.0
+"""How often links that nobody uses are let go."""
 _GREET_S: Final = 1.0
 """How often the nodes of `follow` are asked who they are: they may have lost their disk since."""
 
@@ -47,7 +49,7 @@ class Node:
         self._fresh_at: float | None = None
         self.is_ready = False
         self._polled_at = time.monotonic()
-        self._greeted_at = 0.0
+        self._greeted_at = self._kept_at = 0.0
         self._network = self._join_network()
         self._sources: dict[str, Member] = {}
         """The nodes of `follow` that have answered."""
@@ -108,6 +110,9 @@ class Node:
             self._poll_members(self._members)
         if self.config.follow:
             self._follow(engine, now)
+        if self._network is not None and now - self._kept_at >= _KEEP_S:
+            self._kept_at = now
+            self._network.keep(self.wished)
 
     def _poll_members(self, file: MembersFile) -> None:
         problem = file.problem

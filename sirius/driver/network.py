@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sirius.config import SiriusConfig
+from sirius.errors import NodeError
 from sirius.ops.status import PeerStatus
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
@@ -54,6 +55,10 @@ class Network:
     def send(self, to: Member, envelope: Envelope) -> None:
         """Send a message, or lose it."""
         self._links.send(to, envelope)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Let go of links to others that nobody has used for a while."""
+        self._links.keep(names)
 
     async def close(self) -> None:
         """Say what is left to say, and listen no more."""
@@ -118,7 +123,7 @@ class NodeBackend:
         deadline = time.monotonic() + _HAND_OVER_S
         while self._node.is_leader:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"still leading after {_HAND_OVER_S:g} s")
+                raise NodeError(f"still leading after {_HAND_OVER_S:g} s: is a majority alive?")
             await asyncio.sleep(_TAIL_POLL_S)
 
     async def tail(self, first: Seq, follow: bool) -> AsyncIterator[Block]:

@@ -107,12 +107,12 @@ class Routes:
         if not self.node.is_online():
             raise Refused(503, "the log is being replayed: this node has no state yet", _RETRY)
         await self._wait(request)
+        # Before the value is read: so the value is at least as new as the header says.
+        headers = {SEQ: str(self.storage.seq)}
         if request.query.get("linearizable", "0").lower() in _TRUE:
-            result = await self.node.get(key, linearizable=True)
-            seq, body = self.storage.seq, result.value if result.has_value else None
+            body = (await self.node.get(key, linearizable=True)).value
         else:
-            seq, body = self.storage.seq, self.storage.values.get(key)
-        headers = {SEQ: str(seq)}
+            body = self.storage.values.get(key)
         if body is None:
             raise Refused(404, "there is no such key", headers)
         return Response(200, body, BYTES, headers)

@@ -195,3 +195,27 @@ def test_a_new_node_begins_with_a_copy_and_follows(
         assert status["replayed"] > 0
     finally:
         newcomer.stop()
+
+
+def test_a_leader_that_is_stopped_hands_over_and_comes_back(cluster: Cluster, folder: Path) -> None:
+    old = next(node for node in cluster.nodes if node.name == leader_of(cluster))
+    log = folder / f"{old.label}.log"
+    others = [node for node in cluster.voters if node is not old]
+    old.stop()
+
+    def is_led_by_another() -> bool:
+        leaders = {str((node.status() or {}).get("leader")) for node in others}
+        return len(leaders) == 1 and not leaders & {old.name, "None"}
+
+    until(is_led_by_another, "led by another")
+    client = HttpClient(others[0].port)
+    assert client.ask("PUT", "/storage/meanwhile", b"yes")[0] == 204
+    client.close()
+    words = log.read_text()
+    assert not re.search("Traceback|CRITICAL|ERROR", words), words
+    old.launch()
+    old.await_address()
+    until(lambda: is_ready(old), "ready again")
+    client = HttpClient(old.port)
+    assert client.ask("GET", "/storage/meanwhile?linearizable=1") == (200, b"yes")
+    client.close()

@@ -20,6 +20,7 @@ from sirius.node import Sirius
 from sirius.wal import CompactionPolicy, Log, LogConfig, LogReader, state_digest
 from sirius.wal.manifest import Manifest
 from sirius.wal.store import Store
+from tests.cli.processes import Process
 
 CONFIG = LogConfig(segment_records_max=50, reserve_bytes=0, retire_after_s=0)
 
@@ -203,6 +204,16 @@ def test_an_active_segment_that_was_caught_half_written_is_cut(tmp_path: Path) -
 
 
 # ---------------------------------------------------------------------- bootstrap
+
+
+def test_bootstrap_says_what_to_do_next_and_nothing_else(tmp_path: Path) -> None:
+    build(tmp_path / "films")
+    with Process("bootstrap", str(tmp_path / "films"), str(tmp_path / "new")) as process:
+        code, out, err = process.end()
+    assert code == 0
+    assert out.startswith(f"{tmp_path}/new: everything up to 220, ")
+    assert err.startswith("sirius: start it with its own name")
+    assert len(err.splitlines()) == 1
 
 
 def test_a_new_node_has_the_log_and_no_vote(tmp_path: Path, sirius: Callable[..., Any]) -> None:

@@ -108,6 +108,8 @@ class Settings:
     paxos: PaxosConfig = field(default_factory=PaxosConfig)
     catchup: CatchupConfig = field(default_factory=CatchupConfig)
     region: str = ""
+    new_cluster: bool = False
+    """Whether a log that was another cluster's, as a backup is, may become the data of a new one."""
 
 
 class Engine:
@@ -133,7 +135,7 @@ class Engine:
         self._failed = False
         me = Member(identity(journal, world.rng), name)
         self._codec = BlockCodec(world.now_us, log.config.limits)
-        disk = recover(log, journal, self._codec, settings.paxos)
+        disk = recover(log, journal, self._codec, settings)
         self.machine = Machine(me, settings.paxos, self._codec, world.rng, world.now, disk)
         start = Start(disk.decided, edition_of(log.manifest))
         catchup = settings.catchup
@@ -429,16 +431,20 @@ def identity(journal: Journal, rng: random.Random) -> NodeId:
     return node
 
 
-def recover(log: Log, journal: Journal, codec: BlockCodec, config: PaxosConfig) -> Recovered:
+def recover(log: Log, journal: Journal, codec: BlockCodec, settings: Settings) -> Recovered:
     """Return what the disk remembers."""
     decided = log.durable_seq
     founded = journal.notes.get(FOUNDED.encode())
     configuration = from_json(founded) if founded else None
-    sessions = Sessions(1, config.sessions_max)
+    # A cluster that was founded on a backup has the configurations of another one in its log.
+    cluster = configuration.cluster if configuration else int(journal.notes.get(JOINED.encode(), 0))
+    sessions = Sessions(1, settings.paxos.sessions_max)
     for block in log.blocks():
         content = codec.content(block)
         sessions.learn(content, block.last)
-        configuration = content.configuration or configuration
+        for found in content.configurations:
+            if found.cluster == cluster or not (cluster or settings.new_cluster):
+                configuration = found
     return Recovered(
         decided=decided,
         promised=journal.promised,

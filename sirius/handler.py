@@ -87,8 +87,8 @@ class RequestHandler(ABC):
         """
         raise NotImplementedError
 
-    def on_bootstrap_starting(self) -> None:
+    def on_bootstrap_starting(self) -> None:  # noqa: B027 (optional)
         """The log is about to be replayed, from the beginning: at the start, and when it was taken anew from others."""
 
-    def on_bootstrap_complete(self) -> None:
+    def on_bootstrap_complete(self) -> None:  # noqa: B027 (optional)
         """The replay is over. What comes now is new."""

@@ -230,8 +230,9 @@ class SiriusConfig:
     """The names of nodes to take updates from besides the members: followers in a chain."""
     allow_plaintext: bool = False
     """Whether updates may leave this machine without TLS."""
-    new_cluster: bool | None = None
-    """Reserved: whether a cluster is to be founded. Unset: Sirius finds out."""
+    new_cluster: bool = False
+    """Whether a log that was another cluster's, as a backup is, may become the data of a new cluster. The node must be
+    its only member at first. It says nothing to a node that has a cluster."""
     durability: Durability | Literal["fsync", "os", "memory"] = Durability.FSYNC
     """When an update counts as written, in the journal and the log: "fsync": on disk; "os": handed to the operating
     system, which loses it if the machine loses power; "memory": at once, and lost if the process dies."""

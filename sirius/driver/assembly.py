@@ -259,7 +259,9 @@ def _settings(config: SiriusConfig, name: str) -> DriverSettings:
         name=name,
         folder=os.fspath(config.data),
         log=replace(config.log_config(), linger_s=_LINGER_S),
-        machines=Settings(config.paxos_config(), config.catchup, config.region),
+        machines=Settings(
+            config.paxos_config(), config.catchup, config.region, bool(config.new_cluster)
+        ),
         apply=ApplySettings(
             Patience(handler.retries, handler.retry_s),
             handler.backlog_bytes_max,

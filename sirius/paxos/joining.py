@@ -9,7 +9,7 @@ from sirius.paxos.genesis import Genesis
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Found, Hello, Welcome
 from sirius.paxos.state import FOUNDED, State
-from sirius.types import NodeId
+from sirius.types import NO_BALLOT, NodeId
 
 _PATIENCE_S: Final = 2.0
 """How often a node that knows its cluster greets: a follower does so for ever."""
@@ -31,6 +31,15 @@ class Joining:
     def _is_free(self) -> bool:
         """Whether this node may take part in founding a cluster."""
         return self._state.is_fresh and not self._is_wanted
+
+    @property
+    def _may_found(self) -> bool:
+        """Whether this node may found a cluster: with others if its disk is empty, alone also with a log that was never
+        a cluster's: it was imported, or its operator says so."""
+        state = self._state
+        if self._is_free or self._is_wanted or state.cluster or state.configuration:
+            return self._is_free
+        return state.wish == (state.me.name,) and state.acceptor.promised == NO_BALLOT
 
     def tick(self) -> None:
         state = self._state
@@ -89,7 +98,7 @@ class Joining:
     def _try_to_found(self) -> None:
         """Found the cluster, if everybody is there, it is this node's turn, and nobody has come to fetch it."""
         state = self._state
-        if not self._is_free or not state.wish or self._founding is not None:
+        if not self._may_found or not state.wish or self._founding is not None:
             return
         if state.now - self._started < state.config.election_timeout_s:
             return

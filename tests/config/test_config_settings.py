@@ -82,7 +82,7 @@ def test_the_log_has_the_defaults_of_the_log_package() -> None:
     }
     limits = dataclasses.asdict(Limits())
     theirs = {**theirs, **limits}
-    for name in ("durability", "background", "limits"):
+    for name in ("durability", "background", "limits", "linger_s"):
         del theirs[name]
     assert dataclasses.asdict(LogSettings()) == theirs
 

@@ -11,9 +11,9 @@ from sirius.errors import UsageError
 class PaxosConfig:
     """Everything has a bound, and every bound has its name here."""
 
-    heartbeat_s: float = 0.1
+    heartbeat_s: float = 0.075
     """How often a leader shows that it is alive."""
-    election_timeout_s: float = 0.5
+    election_timeout_s: float = 0.3
     """How long a leader may be silent. Each wait is drawn between this and twice this."""
     retry_s: float = 0.2
     """When a message that was not answered is sent again."""

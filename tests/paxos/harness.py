@@ -35,6 +35,7 @@ from sirius.paxos.state import ACCEPTED, FOUNDED, JOINED
 from sirius.paxos.values import PValue, Span, Spans
 from sirius.types import NodeId, Seq
 from tests.paxos.speaker import Speaker, show_answer, show_leader
+from tests.paxos.timing import timed
 from tests.paxos.words import WordCodec
 
 CLUSTER = 77
@@ -205,7 +206,7 @@ class Cluster:
         founded: bool = True,
         seed: int = 1,
     ) -> None:
-        self.config = config or PaxosConfig()
+        self.config = config or timed()
         self.codec = codec or WordCodec()
         self.now = 0.0
         self.seed = seed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sirius.paxos import PaxosConfig
 from sirius.paxos.effects import Rejected, Unknown
 from tests.paxos.harness import Cluster
+from tests.paxos.timing import timed
 
-SMALL = PaxosConfig(
+SMALL = timed(
     pending_requests_max=50,
     pending_bytes_max=1000,
     forward_bytes_max=500,

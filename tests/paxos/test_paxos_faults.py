@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sirius.paxos import Configuration, Member, PaxosConfig, PValue
+from sirius.paxos import Configuration, Member, PValue
 from sirius.paxos.effects import ReadAt, ReadFailed
 from sirius.paxos.messages import Beat, Found, Hello, Promise, ReadIndex
 from sirius.types import Ballot, NodeId, Seq
 from tests.paxos.harness import Cluster
+from tests.paxos.timing import timed
 from tests.paxos.words import words
 
 
@@ -41,7 +42,7 @@ def test_a_request_is_not_decided_when_the_one_before_it_is_lost() -> None:
 def test_a_leader_without_room_does_not_start_a_storm_of_forwards() -> None:
     # 1. The leader's intake is full, so it ignores the next request of a session.
     # 2. If it complained about the gap behind that one, its node would send all of them again, at once and for ever.
-    config = PaxosConfig(intake_requests_max=1, pipeline_accepts_max=1)
+    config = timed(intake_requests_max=1, pipeline_accepts_max=1)
     cluster = Cluster(config=config)
     cluster.elect("a")
     cluster.cut("ab", "c")
@@ -134,7 +135,7 @@ def test_a_take_over_that_comes_late_does_not_break_another_leaders_lease() -> N
     # 1. a hands over to e; the message is late.
     # 2. b leads, with a lease from a, c and d.
     # 3. e gets the message, and asks for promises in the name of a, which has no lease to give up any more.
-    cluster = Cluster("abcde", PaxosConfig(lease=True))
+    cluster = Cluster("abcde", timed(lease=True))
     cluster.elect("a")
     cluster.hand_over("a", "e")
     cluster.deliver("Beat")
@@ -153,7 +154,7 @@ def test_a_take_over_that_comes_late_does_not_break_another_leaders_lease() -> N
 
 def test_no_read_is_stale_after_a_pause() -> None:
     """Trap 22: the lease is asked for once more when the read is done."""
-    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster = Cluster(config=timed(lease=True))
     cluster.elect("a")
     assert cluster.machine("a").holds_lease(cluster.now)
     cluster.read("a", 1)
@@ -165,7 +166,7 @@ def test_no_read_is_stale_after_a_pause() -> None:
 
 def test_a_lease_ends_before_anybody_else_can_lead() -> None:
     """Trap 22: those who answered sit still longer than the lease lasts, whatever their clocks do within the drift."""
-    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster = Cluster(config=timed(lease=True))
     cluster.elect("a")
     cluster.cut_off("a")
     while not [name for name in cluster.leaders if name != "a"]:
@@ -179,7 +180,7 @@ def test_a_lease_ends_before_anybody_else_can_lead() -> None:
 
 def test_after_a_pause_a_message_finds_the_lease_at_its_end() -> None:
     """Trap 22: a question that waited while the node was stopped comes before its next tick."""
-    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster = Cluster(config=timed(lease=True))
     cluster.elect("a")
     cluster.run(0.3)
     cluster.read("b", 1)
@@ -190,7 +191,7 @@ def test_after_a_pause_a_message_finds_the_lease_at_its_end() -> None:
 
 
 def test_a_leader_that_has_not_taken_over_yet_has_no_lease_and_answers_no_read() -> None:
-    cluster = Cluster(config=PaxosConfig(lease=True))
+    cluster = Cluster(config=timed(lease=True))
     cluster.elect("a")
     cluster.propose("a", 1, "x")
     cluster.deliver("a>b Accept")
@@ -551,7 +552,7 @@ def test_a_candidate_that_gets_no_majority_gives_up_its_ballot() -> None:
 
 
 def test_reads_are_asked_for_again_and_fail_in_time() -> None:
-    cluster = Cluster(config=PaxosConfig(reads_max=2))
+    cluster = Cluster(config=timed(reads_max=2))
     cluster.elect("a")
     cluster.read("b", 1)
     cluster.drop("AskIndex")
@@ -577,7 +578,7 @@ def test_reads_are_asked_for_again_and_fail_in_time() -> None:
 
 
 def test_a_leader_holds_only_so_many_reads() -> None:
-    cluster = Cluster(config=PaxosConfig(reads_max=2))
+    cluster = Cluster(config=timed(reads_max=2))
     cluster.elect("a")
     for name, token in (("b", 1), ("b", 2), ("c", 3)):
         cluster.read(name, token)
@@ -640,7 +641,7 @@ def test_messages_that_come_late_mean_nothing() -> None:
 
 
 def test_values_that_came_too_early_are_kept_up_to_a_bound_and_for_one_ballot() -> None:
-    cluster = Cluster(config=PaxosConfig(pipeline_accepts_max=2))
+    cluster = Cluster(config=timed(pipeline_accepts_max=2))
     cluster.elect("a")
     cluster.propose("a", 1, "x")
     cluster.propose("a", 2, "y")

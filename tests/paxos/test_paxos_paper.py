@@ -5,12 +5,13 @@ Where we depart from the paper a test says so, and why.
 
 from __future__ import annotations
 
-from sirius.paxos import Configuration, Machine, Member, PaxosConfig
+from sirius.paxos import Configuration, Machine, Member
 from sirius.paxos.effects import Done, KeepAccepted, ReadFailed, Rejected, Unknown
 from sirius.paxos.messages import Prepare, PreVoted
 from sirius.types import Ballot, NodeId
 from tests.paxos.harness import CLUSTER, Cluster, Patient
 from tests.paxos.test_paxos_faults import done
+from tests.paxos.timing import timed
 from tests.paxos.words import WordCodec, hole, words
 
 # ---------------------------------------------------------------------- Sirius, 5: stable leader
@@ -154,7 +155,7 @@ def test_a_request_that_was_never_sent_is_rejected() -> None:
 def test_a_session_that_is_not_known_any_more_makes_its_requests_unknown_and_a_new_one_begins() -> (
     None
 ):
-    cluster = Cluster("a", PaxosConfig(sessions_max=1))
+    cluster = Cluster("a", timed(sessions_max=1))
     cluster.elect("a")
     machine = cluster.machine("a")
     cluster.learn("a", [words(machine.decided + 1, "v", "w", session=8), words(4, "x", session=9)])
@@ -239,7 +240,7 @@ def test_a_write_is_acknowledged_when_it_is_on_disk_at_a_majority() -> None:
 
 def test_what_the_log_has_is_pruned_and_the_journal_is_told_so_now_and_then() -> None:
     """5, State pruning: below the durable end of the log, and never by a clock."""
-    cluster = Cluster(config=PaxosConfig(trim_slots_min=10))
+    cluster = Cluster(config=timed(trim_slots_min=10))
     cluster.elect("a")
     for token in range(1, 31):
         cluster.propose("a", token, f"x{token}")
@@ -432,7 +433,7 @@ def test_a_node_that_stops_answers_everybody() -> None:
 
 
 def test_a_machine_without_a_disk_begins_with_nothing() -> None:
-    machine = Machine(Member(NodeId(1), "a"), PaxosConfig(), WordCodec(), Patient(1), 0.0)
+    machine = Machine(Member(NodeId(1), "a"), timed(), WordCodec(), Patient(1), 0.0)
     assert (machine.decided, machine.cluster, machine.configuration) == (0, 0, None)
     assert machine.acquaintances == []
 

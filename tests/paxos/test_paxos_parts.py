@@ -20,9 +20,10 @@ from sirius.paxos.replica import Replica
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.values import PValue
 from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
+from tests.paxos.timing import timed
 from tests.paxos.words import WordCodec, Words, words
 
-CONFIG = PaxosConfig()
+CONFIG = timed()
 A, B, C, D = (Member(NodeId(at), name) for at, name in enumerate("abcd", 1))
 ABC = Configuration(1, 1, (A, B, C))
 ONE, TWO = Ballot(1, 1), Ballot(2, 2)

@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirius.paxos import Configuration, Content, Member, PaxosConfig, Run
+from sirius.paxos import Configuration, Content, Member, Run
 from sirius.paxos.effects import Answer, Done, Rejected, Unknown
 from sirius.paxos.members import next_step
 from sirius.paxos.messages import Promise
@@ -17,6 +17,7 @@ from sirius.paxos.scout import Scout
 from sirius.paxos.sessions import Sessions
 from sirius.paxos.values import PValue, Request, Span, Spans
 from sirius.types import Ballot, NodeId, Seq
+from tests.paxos.timing import timed
 from tests.paxos.words import WordCodec, Words, words
 
 SLOTS = 12
@@ -254,7 +255,7 @@ steps = st.lists(
 def test_a_proposer_answers_every_request_once_and_truly(steps: list[tuple[str, int]]) -> None:
     """A leader that takes what comes in order decides some of it; whatever else happens, each token is answered once,
     and *done* only if it is decided in those very slots."""
-    config = PaxosConfig(request_timeout_s=3.0, pending_requests_max=6, forward_bytes_max=40)
+    config = timed(request_timeout_s=3.0, pending_requests_max=6, forward_bytes_max=40)
     sessions = iter(range(1, 100))
     proposer = Proposer(config, lambda: next(sessions), Seq(0))
     asked: set[int] = set()

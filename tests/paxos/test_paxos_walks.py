@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sirius.paxos import PaxosConfig
+from tests.paxos.timing import timed
 from tests.paxos.walk import Walk
 
 SOAK = 50 if os.environ.get("SIRIUS_SOAK") else 1
-LEASES = PaxosConfig(lease=True)
-SMALL = PaxosConfig(
+LEASES = timed(lease=True)
+SMALL = timed(
     batch_updates_max=2,
     pipeline_accepts_max=2,
     intake_requests_max=3,
@@ -34,17 +35,17 @@ def walk(seed: int, names: str, spare: str, config: PaxosConfig, steps: int = 20
 
 @pytest.mark.parametrize("seed", range(20))
 def test_three_nodes_agree_whatever_happens(seed: int) -> None:
-    walk(seed, "abc", "", PaxosConfig())
+    walk(seed, "abc", "", timed())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_five_nodes_agree_whatever_happens(seed: int) -> None:
-    walk(seed, "abcde", "", PaxosConfig())
+    walk(seed, "abcde", "", timed())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nodes_agree_while_members_come_and_go_and_lose_their_disks(seed: int) -> None:
-    walk(seed, "abc", "de", PaxosConfig())
+    walk(seed, "abc", "de", timed())
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -64,7 +65,7 @@ def test_no_part_of_one_leaders_proposal_is_found_behind_another_leaders() -> No
 
 @pytest.mark.deep
 @pytest.mark.parametrize("names", ["abc", "abcde", "abc de"])
-@pytest.mark.parametrize("config", [PaxosConfig(), LEASES, SMALL], ids=["plain", "leases", "small"])
+@pytest.mark.parametrize("config", [timed(), LEASES, SMALL], ids=["plain", "leases", "small"])
 def test_many_walks(names: str, config: PaxosConfig) -> None:
     voters, _, spare = names.partition(" ")
     for seed in range(1000, 1000 + 150 * SOAK):
@@ -73,7 +74,7 @@ def test_many_walks(names: str, config: PaxosConfig) -> None:
 
 def test_walks_get_somewhere() -> None:
     """A walk without writes proves nothing."""
-    walks = [walk(seed, "abc", "", PaxosConfig()) for seed in range(10)]
+    walks = [walk(seed, "abc", "", timed()) for seed in range(10)]
     assert sum(each.acknowledged for each in walks) > 500
 
 

@@ -18,6 +18,7 @@ from sirius.driver.assembly import Node
 from sirius.driver.inbox import Asked
 from sirius.errors import InvalidRecord, NodeClosed, NodeError, UsageError
 from sirius.handler import RequestHandler, SiriusResult
+from sirius.ops.recorder import Recorder
 from sirius.ops.status import Status
 from sirius.wal.record import Op, Update, key_bytes
 
@@ -173,6 +174,11 @@ class Sirius:
             fail([asked.ack], self._inbox.overloaded(self._timeout_s))
 
     # ------------------------------------------------------------------ the node
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What the node has measured, for `sirius.ops.metrics.NodeMetrics`; None if `metrics` is off."""
+        return self._node.recorder
 
     def is_online(self) -> bool:
         """Whether the log was replayed: reads make sense from then on. `status().state` says more."""

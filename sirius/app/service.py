@@ -58,7 +58,7 @@ class Service:
         self, node: Sirius, storage: Storage, listening: Callable[[int], None]
     ) -> None:
         metrics = AppMetrics(lambda: server.connections, lambda: len(storage.values))
-        node_metrics = NodeMetrics(node, getattr(node, "recorder", None))
+        node_metrics = NodeMetrics(node, node.recorder)
         metrics.register(node_metrics.registry)
         routes = Routes(node, storage, node_metrics, metrics)
         limits = WebLimits(body_bytes_max=self.config.log.body_bytes_max)

@@ -171,8 +171,11 @@ class Catchup:
         return self._effects()
 
     def set_sources(self, sources: Sequence[Source]) -> Effects:
-        """Say who may be asked from now on."""
+        """Say who may be asked from now on. A node that had nobody to ask asks at once."""
+        had_some = bool(self._sources.all)
         self._sources.replace(sources)
+        if not had_some:
+            self._asking.rounds.hurry(0)
         return self._effects()
 
     def set_voter(self, is_voter: bool) -> Effects:

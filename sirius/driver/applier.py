@@ -30,6 +30,7 @@ from sirius.errors import (
     ReadFailed,
 )
 from sirius.handler import RequestHandler, SiriusResult
+from sirius.ops.recorder import Recorder
 from sirius.types import Seq
 from sirius.wal import Batch, Block, Log, Snapshot
 
@@ -72,7 +73,9 @@ class Applier:
         log: Callable[[], Log],
         settings: ApplySettings,
         on_stopped: Callable[[], None],
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._handler = handler
         self._log = log
         self._settings = settings
@@ -389,6 +392,7 @@ class Applier:
         batch = Batch.of(block).updates()
         if block.first <= self._applied:
             batch = batch.between(self._applied + 1, block.last)
+        began = time.monotonic()
         try:
             results = self._caller.apply(batch)
         except HandlerFailed:
@@ -397,6 +401,8 @@ class Applier:
                 self._reached(Seq(seqs[len(done) - 1]))
                 self._answer(seqs[: len(done)], done, self._applied)
             raise
+        if self._recorder is not None:
+            self._recorder.applied(time.monotonic() - began)
         self._reached(block.last)
         self._answer(batch.seq.tolist(), results, block.last)
 

@@ -14,11 +14,13 @@ from sirius.driver.applier import ApplySettings
 from sirius.driver.calls import Patience
 from sirius.driver.loop import Driver, DriverSettings
 from sirius.driver.replaying import Replay
+from sirius.driver.report import Watch, names_of, report
 from sirius.driver.upkeep import Upkeep
 from sirius.engine import Engine, Settings
 from sirius.errors import UsageError
 from sirius.handler import RequestHandler
-from sirius.ops.status import PeerStatus, State, Status
+from sirius.ops.recorder import Recorder
+from sirius.ops.status import PeerStatus, Status
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Hello
 from sirius.types import NodeId, Seq
@@ -46,14 +48,16 @@ class Node:
         self.config = config
         self.name = config.name or _EMBEDDED
         self._members = self._read_members()
-        self._fresh_at: float | None = None
-        self.is_ready = False
+        self.watch = Watch()
         self._polled_at = time.monotonic()
         self._greeted_at = self._kept_at = 0.0
         self._network = self._join_network()
         self._sources: dict[str, Member] = {}
         """The nodes of `follow` that have answered."""
-        self.driver = Driver(handler, _settings(config, self.name), self._network, self._look)
+        self.recorder = Recorder() if config.metrics else None
+        self.driver = Driver(
+            handler, _settings(config, self.name), self._network, self._look, self.recorder
+        )
         self.upkeep = Upkeep(
             lambda: self.driver.disk.log,
             self._policy,
@@ -99,12 +103,7 @@ class Node:
 
     def _look(self, engine: Engine, now: float) -> None:
         """Called with every tick: see how things stand."""
-        applied = self.driver.applier.applied
-        is_level = applied >= max(engine.machine.known, engine.catchup.known, engine.catchup.whole)
-        in_touch = engine.machine.is_in_touch or engine.catchup.source is not None
-        if is_level and in_touch and not self.driver.applier.is_replaying:
-            self._fresh_at = now
-            self.is_ready = True
+        self.watch.look(engine, self.driver.applier, now)
         if self._members is not None and now - self._polled_at >= self.config.members_poll_s:
             self._polled_at = now
             self._poll_members(self._members)
@@ -180,77 +179,27 @@ class Node:
         """The status as plain values."""
         return self.status().as_dict()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node has caught up since it started."""
+        return self.watch.ready_at is not None
+
     def staleness(self) -> float:
         """How long ago this node knew that it had everything; infinite if it never did since it started."""
-        return float("inf") if self._fresh_at is None else time.monotonic() - self._fresh_at
+        return self.watch.staleness(time.monotonic())
+
+    @property
+    def members_problem(self) -> str | None:
+        """What is wrong with the member file, if something is."""
+        return self._members.problem if self._members is not None else None
 
     def status(self) -> Status:
         """Look at everything, from any thread: numbers may be a moment apart."""
-        driver, engine = self.driver, self.driver.engine
-        applier, log = driver.applier, driver.disk.log
-        machine = engine.machine if engine else None
-        configuration = machine.configuration if machine else None
-        known = max(machine.known, engine.catchup.known) if machine and engine else 0
-        source = engine.catchup.source if engine else None
-        return Status(
-            name=self.name,
-            state=self._state(),
-            problem=self._problem(),
-            role=_role(engine, self.wished),
-            leader=machine.leader.name if machine and machine.leader else None,
-            cluster=f"{machine.cluster:016x}" if machine else "",
-            node_id=f"{machine.me.node:016x}" if machine else "",
-            voters=_names(configuration.voters) if configuration else (),
-            learners=_names(configuration.learners) if configuration else (),
-            wished=self.wished,
-            decided=machine.decided if machine else log.durable_seq,
-            known=known,
-            durable=log.durable_seq,
-            applied=applier.applied,
-            lag=max(0, max(known, log.durable_seq) - applier.applied),
-            staleness_s=self.staleness(),
-            replayed=applier.replayed,
-            replay_total=applier.replay_end,
-            ballot=(machine.ballot.round, machine.ballot.node) if machine else (0, 0),
-            outstanding=driver.inbox.outstanding,
-            backlog_bytes=applier.backlog_bytes,
-            handler_busy_s=applier.busy_s,
-            handler_exceptions=applier.exceptions,
-            log_bytes=sum(info.bytes for info in log.manifest.segments),
-            segments=len(log.manifest.segments),
-            tombstone_floor=log.tombstone_floor,
-            source=source.name if source else None,
-            followers={**engine.catchup.followers} if engine else {},
-            peers=self._peers(),
-            members_problem=self._members.problem if self._members else None,
-        )
+        return report(self)
 
-    def _peers(self) -> tuple[PeerStatus, ...]:
+    def peers(self) -> tuple[PeerStatus, ...]:
+        """How the links to others are."""
         return () if self._network is None else self._network.peers()
-
-    def _state(self) -> State:
-        if self.driver.is_closed:
-            return State.CLOSED
-        if self.driver.trouble is not None:
-            return State.DISK_TROUBLE
-        if self.driver.applier.failure is not None:
-            return State.HANDLER_STOPPED
-        if self.driver.applier.is_replaying:
-            return State.REPLAYING
-        return State.READY if self.is_ready else State.CATCHING_UP
-
-    def _problem(self) -> str | None:
-        """The worst that is wrong, in a sentence."""
-        applier = self.driver.applier
-        if self.gave_up or self.driver.trouble:
-            return self.gave_up or self.driver.trouble
-        if applier.failure is not None:
-            return str(applier.failure)
-        if applier.busy_s >= self.config.handler.hang_s:
-            return f"the handler has been busy with one batch for {applier.busy_s:.0f} s"
-        if self._members is not None and self._members.problem is not None:
-            return f"the member file is bad: {self._members.problem}"
-        return self.upkeep.problem
 
 
 def _settings(config: SiriusConfig, name: str) -> DriverSettings:
@@ -284,24 +233,7 @@ def _followers_past(engine: Engine) -> Seq:
 def _hand_over(engine: Engine, to: str | None) -> None:
     configuration = engine.machine.configuration
     voters = configuration.voters if configuration else ()
-    if to is not None and to not in _names(voters):
-        raise UsageError(f"{to} is not a voter: expected one of {', '.join(_names(voters))}")
+    if to is not None and to not in names_of(voters):
+        raise UsageError(f"{to} is not a voter: expected one of {', '.join(names_of(voters))}")
     target = next((member for member in voters if member.name == to), None)
     engine.hand_over(time.monotonic(), target)
-
-
-def _names(members: tuple[Member, ...]) -> tuple[str, ...]:
-    return tuple(member.name for member in members)
-
-
-def _role(engine: Engine | None, wished: tuple[str, ...]) -> str:
-    if engine is None or not wished:
-        return "passive"
-    machine = engine.machine
-    if machine.is_leader:
-        return "leader"
-    if machine.is_voter:
-        return "voter"
-    configuration = machine.configuration
-    is_learner = configuration is not None and machine.me in configuration.learners
-    return "learner" if is_learner else "follower"

@@ -35,6 +35,7 @@ from sirius.errors import (
 )
 from sirius.feeding import feed
 from sirius.handler import RequestHandler
+from sirius.ops.recorder import Recorder
 from sirius.paxos.effects import Answer, Rejected
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
@@ -82,19 +83,26 @@ class Driver:
         settings: DriverSettings,
         transport: Transport | None,
         on_tick: Callable[[Engine, float], None] = lambda _engine, _now: None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.settings = settings
         self._on_tick = on_tick
+        self._recorder = recorder
+        self._syncing_since: float | None = None
         self.disk = Disk.open(settings.folder, settings.log)
         self._transport = transport
         self._loop = asyncio.new_event_loop()
         self.pool = ThreadPoolExecutor(2, "sirius-read")
         self.applier = Applier(
-            handler, lambda: self.disk.log, settings.apply, self._handler_stopped
+            handler, lambda: self.disk.log, settings.apply, self._handler_stopped, recorder
         )
         self.inbox = Inbox(self._wake, settings.outstanding_max, settings.outstanding_bytes_max)
         self._requests = Requests(
-            self.inbox, self.applier, settings.machines.paxos, ack_applied=settings.ack_applied
+            self.inbox,
+            self.applier,
+            settings.machines.paxos,
+            ack_applied=settings.ack_applied,
+            recorder=recorder,
         )
         self._decided: list[Block] = []
         self._turn_ends = False
@@ -320,7 +328,10 @@ class Driver:
     def _end_turn(self) -> None:
         self._turn_ends = False
         if self.engine is not None:
-            self.engine.push(time.monotonic())
+            now = time.monotonic()
+            self.engine.push(now)
+            if self._syncing_since is None and self.engine.waits_for_journal:
+                self._syncing_since = now
         answered = self._requests.take_answered()
         if self._decided or answered:
             blocks, self._decided = self._decided, []
@@ -336,6 +347,9 @@ class Driver:
 
     def _settle(self) -> None:
         self._durable_told = False
+        if self._recorder is not None and self._syncing_since is not None:
+            self._recorder.synced(time.monotonic() - self._syncing_since)
+        self._syncing_since = None
         self._end_turn_soon()
 
     # ------------------------------------------------------------------ the engine's port

@@ -6,6 +6,7 @@ A request of the engine is a whole batch of callers' updates, or one batch of a 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from sirius.driver.applier import Answered, Applier
 from sirius.driver.calls import numbered
 from sirius.driver.inbox import Asked, Inbox, size_of
 from sirius.errors import OutcomeUnknown, ReadFailed, RequestRejected
+from sirius.ops.recorder import Recorder
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Answer, Done, ReadAt, Rejected, Unknown
 from sirius.wal import Update
@@ -23,6 +25,7 @@ from sirius.wal import Update
 class _Asked(NamedTuple):
     acks: list[Ack]
     size: int
+    at: float
 
 
 class _Published(NamedTuple):
@@ -39,8 +42,15 @@ class Requests:
     """The book of tokens. The loop's alone."""
 
     def __init__(
-        self, inbox: Inbox, applier: Applier, config: PaxosConfig, *, ack_applied: bool
+        self,
+        inbox: Inbox,
+        applier: Applier,
+        config: PaxosConfig,
+        *,
+        ack_applied: bool,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._inbox = inbox
         self._applier = applier
         self._config = config
@@ -78,7 +88,9 @@ class Requests:
         updates = [each.update for each in asked]
         size = sum(map(size_of, updates))
         token = next(self._tokens)
-        self._asked[token] = _Asked([each.ack for each in asked], size)
+        self._asked[token] = _Asked([each.ack for each in asked], size, time.monotonic())
+        if self._recorder is not None:
+            self._recorder.batch(len(asked))
         self._bytes += size
         return token, updates, size
 
@@ -103,6 +115,8 @@ class Requests:
         if (asked := self._asked.pop(answer.token, None)) is not None:
             self._bytes -= asked.size
             self._inbox.release(len(asked.acks), asked.size)
+            if self._recorder is not None and isinstance(answer, Done):
+                self._recorder.decided(time.monotonic() - asked.at)
             self._answer_callers(asked.acks, answer)
         elif (published := self._published.pop(answer.token, None)) is not None:
             self._bytes -= published.size

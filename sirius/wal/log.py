@@ -148,6 +148,12 @@ class Log:
         return isinstance(self.failure, DiskFull)
 
     @property
+    def size(self) -> int:
+        """How many bytes the segments have, without what is still waiting to be written."""
+        segments = self._segments
+        return sum(info.bytes for info in segments.manifest.segments) + segments.writer.size
+
+    @property
     def tombstone_floor(self) -> Seq:
         """Deletes up to here may be gone: whoever is below takes the whole state."""
         return self._segments.manifest.tombstone_floor

@@ -91,6 +91,11 @@ class Bench:
         last = values[-1].last if values else first - 1
         return self.answer(Range, first, last, values, standing(**kwargs))
 
+    def to_whom(self) -> Any:
+        """Whom the question in the last effects goes to."""
+        [(to, _)] = self.out.send
+        return to
+
     def until_asked(self) -> Any:
         for _ in range(200):
             if self.tick(0.1).send:
@@ -210,6 +215,16 @@ def test_without_sources_nothing_is_asked() -> None:
     bench.machine.set_sources([])
     bench.tick(5.0)
     assert bench.tick(5.0).send == []
+
+
+def test_the_first_source_that_becomes_known_is_asked_at_once() -> None:
+    bench = Bench()
+    bench.answer(Busy, 0.0)
+    bench.machine.set_sources([])
+    bench.tick(5.0)
+    bench.machine.set_sources([Source(TWO)])
+    assert bench.tick(0.01).send, "not only with the next period"
+    assert bench.to_whom() == TWO
 
 
 def test_a_source_without_an_answer_for_us_is_not_asked_for_ever() -> None:

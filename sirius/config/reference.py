@@ -25,7 +25,7 @@ _INTRO: Final = """\
 <!-- Made by `python -m sirius.config.reference`. Change the dataclasses, not this page. -->
 
 ```python
-SiriusConfig()                                # alone, durable, under ./sirius-data, no port
+SiriusConfig()  # alone, durable, under ./sirius-data, no port
 SiriusConfig(name="127.0.0.1:7400", members=["127.0.0.1:7400", "127.0.0.1:7401"], data="films")
 SiriusConfig(durability="os", requests=RequestSettings(ack="decided"))
 SiriusConfig.load("sirius.toml")

@@ -1,12 +1,21 @@
-"""Nodes that do not vote: whom they send requests to."""
+"""Nodes that do not vote: whom they send requests to, and what they may found."""
 
 from __future__ import annotations
 
 import random
 
 from sirius.paxos import Configuration, Envelope, Machine, Member, PaxosConfig, Recovered
-from sirius.paxos.effects import Effects
-from sirius.paxos.messages import AskIndex, Beat, Forward, Hello, Message, Welcome
+from sirius.paxos.effects import Effects, Unknown
+from sirius.paxos.messages import (
+    AskIndex,
+    Beat,
+    Expected,
+    Forward,
+    Found,
+    Hello,
+    Message,
+    Welcome,
+)
 from sirius.types import Ballot, NodeId, Seq
 from tests.paxos.words import WordCodec
 
@@ -66,3 +75,54 @@ def test_who_hears_a_leader_believes_nobody_else() -> None:
     told(learner, A, Beat(Ballot(1, 1), 1, Seq(0)))
     told(learner, B, Welcome(False, C))
     assert learner.leader == A
+
+
+# ---------------------------------------------------------------------- a log without a cluster
+
+
+def imported(*wish: str) -> Machine:
+    """Make a node whose log has entries and was never a cluster's, at the time when it may found one."""
+    found = Machine(A, CONFIG, WordCodec(), random.Random(1), 0.0, Recovered(decided=Seq(10)))
+    found.wish(wish)
+    return found
+
+
+def founds(node: Machine) -> list[Configuration]:
+    sent = [message for _, message in node.tick(10.0).send]
+    return [message.configuration for message in sent if isinstance(message, Found)]
+
+
+def test_alone_a_node_begins_a_cluster_with_the_log_that_it_has() -> None:
+    (configuration,) = founds(imported("a"))
+    assert configuration.voters == (A,)
+
+
+def test_with_others_it_does_not() -> None:
+    assert founds(imported("a", "b")) == []
+
+
+def test_and_not_while_others_come_to_fetch_it() -> None:
+    node = imported("a")
+    node.step(Envelope(0, 0, B, A.node, Hello(False, wanted=True)))
+    assert founds(node) == []
+
+
+def test_one_that_has_voted_belongs_somewhere() -> None:
+    disk = Recovered(decided=Seq(10), promised=Ballot(3, 2))
+    node = Machine(A, CONFIG, WordCodec(), random.Random(1), 0.0, disk)
+    node.wish(["a"])
+    assert founds(node) == []
+
+
+def test_a_lost_session_answers_each_request_once() -> None:
+    """A request that was reported as unknown stays in its place, without its updates, until its session ends."""
+    follower = machine(D)
+    told(follower, B, Welcome(False, A))
+    (_, forward), *_ = said(follower.propose(1, ["x"], 1), Forward)
+    assert isinstance(forward, Forward)
+    assert follower.tick(10.0 + CONFIG.request_timeout_s).answers == [
+        Unknown(1, "not decided in time")
+    ]
+    follower.propose(2, ["y"], 1)
+    lost = told(follower, A, Expected(forward.requests[0].session, 0))
+    assert lost.answers == [Unknown(2, "the session had expired")]

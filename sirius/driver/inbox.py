@@ -48,6 +48,11 @@ class Inbox:
         return len(self._queue)
 
     @property
+    def next_size(self) -> int:
+        """How much the next request counts; 0 if there is none. For the loop."""
+        return size_of(self._queue[0].update) if self._queue else 0
+
+    @property
     def outstanding(self) -> int:
         """How many requests wait here or for their answer."""
         return self._count

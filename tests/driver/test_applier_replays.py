@@ -9,7 +9,7 @@ from sirius.errors import HandlerFailed, InvariantViolation, NodeClosed
 from sirius.handler import HandledUpdate
 from sirius.types import Seq
 from tests.driver.applying import Bench, delete, outcomes, put, running, told
-from tests.driver.waiting import until
+from tests.driver.waiting import Threads, until
 
 
 def start(bench: Bench) -> None:
@@ -71,9 +71,10 @@ def test_closing_during_a_replay_ends_it() -> None:
     start(bench)
     assert bench.handler.replay_gate.waiting.wait(10)
     found = bench.get("a")
-    assert not bench.applier.close(0)
-    bench.handler.replay_gate.open()
-    assert bench.applier.close(10)
+    with Threads() as threads:
+        threads.start(bench.applier.close, 10)
+        until(lambda: bench.applier._closing)
+        bench.handler.replay_gate.open()
     assert bench.handler.events == ["starting"]
     assert isinstance(found.exception(0), NodeClosed), "it would have seen half of the state"
 

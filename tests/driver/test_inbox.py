@@ -52,9 +52,11 @@ def test_what_was_put_is_taken_in_order_and_the_loop_is_woken_once() -> None:
     for name in "abc":
         inbox.put(asked(name), 0)
     assert woken.times == 1
+    assert inbox.next_size == SIZE
     assert names(inbox.take(2, 10**6)) == ["a", "b"]
     assert names(inbox.take(2, 10**6)) == ["c"]
     assert inbox.take(2, 10**6) == []
+    assert inbox.next_size == 0
     assert inbox.rest()
     inbox.put(asked("d"), 0)
     assert woken.times == 2

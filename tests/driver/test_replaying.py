@@ -101,13 +101,24 @@ def test_serial_is_as_it_happened_and_newest_is_the_least() -> None:
         assert sorted(replay(log, Replay.NEWEST).keys) == ["a", "b"]
 
 
-def test_parallel_uses_several_threads_and_one_for_each_key() -> None:
+def test_parallel_uses_several_threads_and_keeps_the_order_of_each_key() -> None:
+    class Meeting(State):
+        """Goes on when a second thread has come."""
+
+        met = threading.Event()
+
+        def handle_put(self, key: str, body: bytes) -> SiriusResult:
+            result = super().handle_put(key, body)
+            if len(self.threads) > 1:
+                self.met.set()
+            assert self.met.wait(10), "one thread does it all"
+            return result
+
     fs = MemoryFileSystem()
     updates = [Update(Op.PUT, b"%d" % (n % 50), b"%d" % n) for n in range(1000)]
     write_log(fs, "/log", [updates[:500], updates[500:]])
     with Log.open("/log", SMALL_LOG, fs=fs) as log:
-        state = replay(log, Replay.PARALLEL, threads=4)
-    assert len(state.threads) > 1
+        state = replay(log, Replay.PARALLEL, Meeting(), threads=4)
     assert state.values == model([updates])
 
 

@@ -243,7 +243,7 @@ class Sirius:
         the handler itself, nor for callbacks of futures: they run on the threads that end here.
         """
         self._check_process()
-        if self._node.driver.applier.is_current_thread:
+        if self._node.driver.is_current_thread:
             raise UsageError("a handler, or a callback of a future, cannot close its own node")
         with self._closing:
             if not self._closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,7 @@ from sirius.driver.replaying import Replay
 from sirius.driver.report import Watch, names_of, report
 from sirius.driver.upkeep import Upkeep
 from sirius.engine import Engine, Settings
-from sirius.errors import UsageError
+from sirius.errors import NodeError, UsageError
 from sirius.handler import RequestHandler
 from sirius.ops.recorder import Recorder
 from sirius.ops.status import PeerStatus, Status
@@ -35,6 +36,8 @@ _EMBEDDED: Final = "embedded"
 """The name of a node that has no address."""
 _LINGER_S: Final = 0.05
 """How long the log may lag behind: what is decided is in the journals of a majority. Saves every second sync."""
+_CALL_S: Final = 30.0
+"""How long the loop may take to answer."""
 _KEEP_S: Final = 10.0
 """How often links that nobody uses are let go."""
 _GREET_S: Final = 1.0
@@ -140,11 +143,16 @@ class Node:
     # ------------------------------------------------------------------ compaction
 
     def _policy(self) -> CompactionPolicy:
-        followers_past = self.driver.call(_followers_past).result()
+        try:
+            followers_past = self.driver.call(_followers_past).result(_CALL_S)
+        except NodeError:
+            # Without an engine nobody knows who needs which deletes; what is superseded can go all the same.
+            followers_past = Seq(0)
         return self.config.compaction_policy(time.time_ns() // 1000, followers_past)
 
     def _compacted(self) -> None:
-        self.driver.call(Engine.compacted).result()
+        with suppress(NodeError):
+            self.driver.call(Engine.compacted).result(_CALL_S)
 
     # ------------------------------------------------------------------ for any thread
 
@@ -160,7 +168,7 @@ class Node:
 
     def hand_over(self, to: str | None) -> None:
         """Hand the leadership over to a member, or to whoever is furthest."""
-        self.driver.call(lambda engine: _hand_over(engine, to)).result()
+        self.driver.call(lambda engine: _hand_over(engine, to)).result(_CALL_S)
 
     def start_hand_over(self, to: str | None) -> None:
         """The same, on the loop's thread."""

@@ -25,6 +25,7 @@ from sirius.driver.inbox import Inbox
 from sirius.driver.requests import Requests
 from sirius.engine import Engine, Settings, World
 from sirius.errors import (
+    DiskFull,
     HandlerFailed,
     LogError,
     NodeClosed,
@@ -40,7 +41,7 @@ from sirius.paxos.effects import Answer, Rejected
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.types import Seq
-from sirius.wal import Block, LogConfig, Snapshot, Update
+from sirius.wal import Block, CompactionPolicy, LogConfig, Snapshot, Update
 
 _log = logging.getLogger("sirius.node")
 _TICKS_PER_HEARTBEAT: Final = 4
@@ -89,7 +90,6 @@ class Driver:
         self._on_tick = on_tick
         self._recorder = recorder
         self._syncing_since: float | None = None
-        self.disk = Disk.open(settings.folder, settings.log)
         self._transport = transport
         self._loop = asyncio.new_event_loop()
         self.pool = ThreadPoolExecutor(2, "sirius-read")
@@ -119,13 +119,28 @@ class Driver:
         self.is_closed = False
         self._reopen_s = _REOPEN_S
         self._durable_told = False
+        self._reopened: Disk | None = None
+        """Open, and not in use yet."""
+        self._adopted_at = time.monotonic()
         try:
-            self.engine: Engine | None = self._new_engine(self.disk)
+            self.disk, found = self._open(None)
         except BaseException:
-            self.disk.close()
             self._loop.close()
+            self.pool.shutdown()
             raise
+        self.engine: Engine | None = found
         self._thread = threading.Thread(target=self._run, name="sirius-loop", daemon=True)
+
+    def _open(self, failure: LogError | None) -> tuple[Disk, Engine]:
+        """Open the disk and make an engine of what is on it. A disk that was full is compacted first."""
+        disk = Disk.open(self.settings.folder, self.settings.log)
+        try:
+            if isinstance(failure, DiskFull):
+                disk.log.compact(CompactionPolicy(dead_fraction_min=0.0))
+            return disk, self._new_engine(disk)
+        except BaseException:
+            disk.close()
+            raise
 
     def _new_engine(self, disk: Disk) -> Engine:
         world = World(random.Random(), time.monotonic(), lambda: time.time_ns() // 1000)
@@ -156,12 +171,17 @@ class Driver:
                 "the handler did not return within %g s: its thread is left behind", timeout_s
             )
         self.pool.shutdown(wait=True, cancel_futures=True)
+        if self._reopened is not None:
+            self._reopened.close()
         self.disk.close()
 
     def call(self, function: Callable[[Engine], Any]) -> Future[Any]:
         """Have the engine called on the loop; for any thread."""
         outcome: Future[Any] = Future()
-        self._loop.call_soon_threadsafe(self._called, function, outcome)
+        try:
+            self._loop.call_soon_threadsafe(self._called, function, outcome)
+        except RuntimeError:
+            outcome.set_exception(NodeClosed("the node is closed"))
         return outcome
 
     def _called(self, function: Callable[[Engine], Any], outcome: Future[Any]) -> None:
@@ -173,6 +193,11 @@ class Driver:
         except Exception as error:
             outcome.set_exception(error)
         self._end_turn_soon()
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller is one of this node's own threads, which must not wait for it."""
+        return threading.current_thread() is self._thread or self.applier.is_current_thread
 
     def _wake(self) -> None:
         try:
@@ -213,7 +238,10 @@ class Driver:
         self._started.set_result(None)
         tick_s = self.settings.machines.paxos.heartbeat_s / _TICKS_PER_HEARTBEAT
         while not self._stopping.is_set():
-            self._tick()
+            try:
+                self._tick()
+            except Exception as error:
+                self._broke(self._loop, {"message": "a tick failed", "exception": error})
             await asyncio.sleep(tick_s)
         if self._transport is not None:
             await self._transport.close()
@@ -406,6 +434,8 @@ class Driver:
 
     def _disk_failed(self, failure: LogError) -> None:
         """Give the engine up: what was under way is unknown. The disk is opened again, and read again, later."""
+        if time.monotonic() - self._adopted_at > _REOPEN_S_MAX:
+            self._reopen_s = _REOPEN_S
         engine, self.engine = self.engine, None
         self.trouble = str(failure)
         _log.error(
@@ -421,17 +451,17 @@ class Driver:
 
     def _reopen(self) -> None:
         if not self._stopping.is_set():
-            job = self._loop.run_in_executor(self.pool, self._opened_again)
+            job = self._loop.run_in_executor(self.pool, self._open_again, self.disk.failure)
             job.add_done_callback(self._adopt)
 
-    def _opened_again(self) -> tuple[Disk, Engine]:
+    def _open_again(self, failure: LogError | None) -> tuple[Disk, Engine]:
         """On another thread: close what failed, and read from disk what is really there."""
         try:
             self.disk.close()
         except SiriusError as error:
             _log.warning("closing it: %s", error)
-        disk = Disk.open(self.settings.folder, self.settings.log)
-        return disk, self._new_engine(disk)
+        self._reopened, engine = self._open(failure)
+        return self._reopened, engine
 
     def _adopt(self, job: Any) -> None:
         if job.cancelled():
@@ -443,6 +473,8 @@ class Driver:
             self._reopen_s = min(2 * self._reopen_s, _REOPEN_S_MAX)
             return
         self.disk, self.engine = job.result()
+        self._reopened = None
+        self._adopted_at = time.monotonic()
         self.trouble = None
         _log.info("the disk is in order again, up to %d", self.disk.log.durable_seq)
         self.wish(self._wish)

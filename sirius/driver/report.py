@@ -29,7 +29,7 @@ class Watch:
         """See how things stand."""
         machine, catchup = engine.machine, engine.catchup
         is_level = applier.applied >= max(machine.known, catchup.known, catchup.whole)
-        in_touch = machine.is_in_touch or catchup.source is not None
+        in_touch = (machine.is_in_touch and machine.is_settled) or catchup.source is not None
         if is_level and in_touch and not applier.is_replaying:
             self._fresh_at = now
             if self.ready_at is None:

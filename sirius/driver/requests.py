@@ -72,10 +72,14 @@ class Requests:
         """Whether the engine can take another batch, and the handler is not too far behind."""
         config = self._config
         return (
-            self._bytes + config.batch_bytes_max <= config.pending_bytes_max
+            self._fits(max(config.batch_bytes_max, self._inbox.next_size))
             and len(self._asked) + len(self._published) < config.pending_requests_max
             and not self._applier.is_behind
         )
+
+    def _fits(self, size: int) -> bool:
+        """One that is greater than all the room there is goes alone."""
+        return not self._bytes or self._bytes + size <= self._config.pending_bytes_max
 
     # ------------------------------------------------------------------ asking
 
@@ -114,7 +118,10 @@ class Requests:
         """Tell whoever asked."""
         if (asked := self._asked.pop(answer.token, None)) is not None:
             self._bytes -= asked.size
-            self._inbox.release(len(asked.acks), asked.size)
+            # Of the acks of a batch the last is told last; until then it counts.
+            asked.acks[-1].add_done_callback(
+                lambda _: self._inbox.release(len(asked.acks), asked.size)
+            )
             if self._recorder is not None and isinstance(answer, Done):
                 self._recorder.decided(time.monotonic() - asked.at)
             self._answer_callers(asked.acks, answer)

@@ -135,6 +135,15 @@ class Machine:
         return state.election.leader is not None and not state.election.is_silent(state.now)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the leader that this node hears has decided everything that earlier ones have begun with.
+
+        The last thing in it is a configuration that bears the leader's ballot.
+        """
+        configuration, ballot = self._state.configuration, self._state.election.ballot
+        return configuration is not None and configuration.reign == ballot
+
+    @property
     def is_voter(self) -> bool:
         return self._state.is_voter
 

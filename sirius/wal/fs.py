@@ -197,6 +197,8 @@ class OsLock:
     def release(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
+            # Closing alone would leave it to whoever was forked meanwhile.
+            fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
 

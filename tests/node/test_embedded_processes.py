@@ -87,8 +87,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, durability: str) 
     assert len(acknowledged) >= 500
     handler = Dict()
     with Sirius(handler, config(tmp_path, durability=durability)) as sirius:
-        # What was decided and not in the log yet is decided again, from the journal.
-        assert sirius.enqueue_get("k0", linearizable=True).result(10).has_value
+        # What was decided and not in the log yet is decided again, from the journal, before the node is ready.
         for number in acknowledged:
             assert handler.values[f"k{number}"] == b"%d" % number
         assert sirius.enqueue_put("after", b"v").result(10).error is None
@@ -218,3 +217,26 @@ print(json.dumps(seq))
     assert outcome(script, tmp_path) > 0
     with Sirius(handler := Dict(), config(tmp_path)):
         assert handler.values == {"k": b"v"}
+
+
+LOCK = """
+sirius = Sirius(handler, made)
+read, write = os.pipe()
+if (child := os.fork()) == 0:
+    os.close(write)
+    os.read(read, 1)
+    os._exit(0)
+os.close(read)
+sirius.close()
+try:
+    Sirius(Dict(), made).close()
+    print(json.dumps("opened"))
+except Exception as error:
+    print(json.dumps(repr(error)))
+os.close(write)
+os.wait()
+"""
+
+
+def test_a_forked_child_does_not_hold_the_lock_of_a_node_that_was_closed(tmp_path: Path) -> None:
+    assert outcome(LOCK, tmp_path) == "opened"

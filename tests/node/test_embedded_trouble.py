@@ -11,7 +11,7 @@ import pytest
 
 from sirius import Sirius, SiriusResult
 from sirius.config.settings import HandlerSettings, LogSettings, RequestSettings
-from sirius.errors import HandlerFailed, NodeClosed
+from sirius.errors import HandlerFailed, NodeClosed, Overloaded
 from sirius.ops.status import State
 from tests.driver.waiting import Threads, until
 from tests.node.nodes import Dict, config
@@ -200,3 +200,28 @@ def test_callbacks_may_ask_for_more(tmp_path: Path, handler: Dict) -> None:
     with Sirius(handler, config(tmp_path)) as sirius:
         sirius.enqueue_put("first", b"").add_done_callback(more)
         assert done.wait(10)
+
+
+def test_large_bodies_wait_for_room_instead_of_being_refused(tmp_path: Path) -> None:
+    handler = Dict()
+    with Sirius(handler, config(tmp_path)) as sirius:
+        acks = [sirius.enqueue_put(f"k{number}", bytes(8 << 20)) for number in range(12)]
+        for ack in acks:
+            ack.result(30)
+    assert len(handler.values) == 12
+
+
+def test_an_update_counts_until_it_is_answered(tmp_path: Path) -> None:
+    handler = Dict()
+    requests = RequestSettings(outstanding_max=10, timeout_s=0.2)
+    with Sirius(handler, config(tmp_path, requests=requests)) as sirius:
+        handler.gate.close()
+        try:
+            acks = [sirius.enqueue_put(f"k{number}", b"v") for number in range(10)]
+            # They are decided by now, or soon, and still nobody has an answer.
+            with pytest.raises(Overloaded):
+                sirius.enqueue_put("one too many", b"v")
+        finally:
+            handler.gate.open()
+        assert all(ack.result(10).seq for ack in acks)
+        sirius.enqueue_put("room again", b"v").result(10)

@@ -17,6 +17,7 @@ from sirius.paxos.messages import (
     Welcome,
 )
 from sirius.types import Ballot, NodeId, Seq
+from tests.paxos.harness import Cluster
 from tests.paxos.words import WordCodec
 
 A, B, C, D = (Member(NodeId(number), name) for number, name in enumerate("abcd", 1))
@@ -126,3 +127,14 @@ def test_a_lost_session_answers_each_request_once() -> None:
     follower.propose(2, ["y"], 1)
     lost = told(follower, A, Expected(forward.requests[0].session, 0))
     assert lost.answers == [Unknown(2, "the session had expired")]
+
+
+def test_a_leader_is_settled_when_all_that_was_begun_is_decided() -> None:
+    """Until then a node that has everything that it knows of may still lack what was acknowledged before."""
+    cluster = Cluster()
+    cluster.run(5.0)
+    machines = [node.machine for node in cluster.nodes.values() if node.machine is not None]
+    (leader,) = [each for each in machines if each.is_leader]
+    assert leader.is_settled
+    fresh = machine(D)
+    assert not fresh.is_settled

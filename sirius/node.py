@@ -27,6 +27,8 @@ _POLL_S: Final = 0.005
 _CLOSED: Final = "this Sirius was closed"
 
 
+_new = tuple.__new__
+_PUT: Final = Op.PUT
 _nodes: WeakSet[Sirius] = WeakSet()
 
 
@@ -85,7 +87,8 @@ class Sirius:
             raise InvalidRecord(self._bad_key(name))
         if len(body) > (limit := self._limits.body_bytes_max):
             raise InvalidRecord(f"the body has {len(body):,} bytes, the limit is {limit:,}")
-        return Update(Op.PUT, name, body)
+        # Not by the class: its constructor would be a fifth of what a request costs its caller.
+        return _new(Update, (_PUT, name, body, 0, 0))
 
     def _delete_of(self, key: str) -> Update:
         name = key_bytes(key)
@@ -102,7 +105,7 @@ class Sirius:
         if self._closed or self._is_forked:
             self._check()
         ack = Ack()
-        self._inbox.put(Asked(update, ack), self._timeout_s)
+        self._inbox.put(_new(Asked, (update, ack)), self._timeout_s)
         return ack
 
     # ------------------------------------------------------------------ reads

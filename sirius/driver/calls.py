@@ -17,12 +17,12 @@ from typing import Any
 
 from sirius.errors import HandlerFailed, ReadFailed
 from sirius.handler import HandledUpdate, RequestHandler, SiriusResult
-from sirius.types import Seq
 from sirius.wal import Batch, Op
 
 _log = logging.getLogger("sirius.handler")
 _NONE = SiriusResult.none()
 _PUT = int(Op.PUT)
+_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,5 @@ def numbered(
 ) -> list[SiriusResult]:
     """Return the results with their sequence numbers."""
     found = results or repeat(default, len(seqs))
-    return [
-        SiriusResult(result.value, result.has_value, result.error, Seq(seq))
-        for seq, result in zip(seqs, found, strict=True)
-    ]
+    # Not by the class, whose constructor takes twice as long as all the rest.
+    return [_new(SiriusResult, (*result[:3], seq)) for seq, result in zip(seqs, found, strict=True)]

@@ -30,6 +30,8 @@ class LoadPlan:
     keys: int = 1000
     body_bytes: int = 179
     warm_up_s: float = 0.0
+    rate: float | None = None
+    """So many a second, and no more; what was missed is made up for."""
 
 
 class _Asked(NamedTuple):
@@ -88,6 +90,8 @@ class Loader:
             if plan.count is not None and number >= plan.count:
                 break
             number += 1
+            if plan.rate is not None:
+                time.sleep(max(0.0, self._began + number / plan.rate - time.perf_counter()))
             key = f"{plan.prefix}{number % plan.keys}"
             self._ask(key, number, (b"%d " % number + filler)[: max(plan.body_bytes, 12)])
             if len(self._waiting) >= plan.outstanding:

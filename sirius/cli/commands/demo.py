@@ -53,8 +53,8 @@ def command(
         story = Story(cluster, screen, film_count, seconds)
         well = story.run()
         if not once:
-            _introduce(screen, cluster, film_count)
             try:
+                _introduce(screen, cluster, film_count)
                 story.follow()
             except KeyboardInterrupt:
                 screen.event("ending all processes")

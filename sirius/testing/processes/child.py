@@ -12,7 +12,7 @@ from typing import Any
 from sirius.config import SiriusConfig
 from sirius.errors import SiriusError
 from sirius.node import Sirius
-from sirius.testing.processes.load import Loader, LoadPlan
+from sirius.testing.processes.load import Loader, LoadPlan, flood
 from sirius.testing.processes.state import Store
 
 
@@ -77,6 +77,10 @@ class Child:
 
     def do_report(self, name: str) -> dict[str, Any]:
         return self._loads[name].report()
+
+    def do_flood(self, prefix: str, count: int, keys: int, timeout: float) -> dict[str, int]:
+        """Put without ever waiting for an answer; return how many of each outcome there were in the end."""
+        return flood(self._sirius, prefix, count, keys, timeout)
 
     def do_memory(self) -> int:
         """The highest memory use of this process so far, in bytes."""

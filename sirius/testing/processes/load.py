@@ -129,6 +129,25 @@ class Loader:
             self._journal.flush()
 
 
+def flood(sirius: Sirius, prefix: str, count: int, keys: int, timeout: float) -> dict[str, int]:
+    """Put without ever waiting for an answer, and keep none of the futures; return the outcomes."""
+    outcomes: Counter[str] = Counter()
+    done = threading.Semaphore(0)
+
+    def answered(ack: Future[SiriusResult]) -> None:
+        error = ack.exception()
+        outcomes["acknowledged" if error is None else type(error).__name__] += 1
+        if sum(outcomes.values()) == count:
+            done.release()
+
+    filler = bytes(160)
+    for number in range(1, count + 1):
+        ack = sirius.enqueue_put(f"{prefix}{number % keys}", b"%d " % number + filler)
+        ack.add_done_callback(answered)
+    done.acquire(timeout=timeout)
+    return dict(outcomes)
+
+
 def _at(ordered: list[float], part: float) -> float | None:
     if not ordered:
         return None

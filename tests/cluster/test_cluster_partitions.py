@@ -1,0 +1,77 @@
+"""Partitions of real clusters, also one-way ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sirius.errors import SiriusError
+from sirius.testing.processes import NodeProcess
+from tests.cluster.proxy import CutCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[CutCluster]:
+    with CutCluster.temporary(3, durability="os") as found:
+        found.start()
+        found.wait_until_ready()
+        yield found
+
+
+def others(cluster: CutCluster, node: NodeProcess) -> list[NodeProcess]:
+    return [each for each in cluster.voters if each is not node]
+
+
+def put(node: NodeProcess, key: str, body: str) -> int | None:
+    try:
+        seq: int = node.call("put", key=key, body=body)
+    except SiriusError:
+        return None
+    return seq
+
+
+def test_a_leader_that_is_cut_off_acknowledges_nothing_and_is_replaced(cluster: CutCluster) -> None:
+    old = cluster.leader()
+    rest = others(cluster, old)
+    assert put(old, "before", "1 x")
+    cluster.cut([old], rest)
+    cluster.cut(rest, [old])
+    asked = old.ask("put", key="lost", body="1 x", timeout=20)
+    assert cluster.until(lambda: put(rest[0], "during", "1 x"), "new leader", 30)
+    with pytest.raises(SiriusError, match=r"OutcomeUnknown|RequestRejected"):
+        old.answer(asked)
+    with pytest.raises(SiriusError, match="ReadFailed"):
+        old.call("read", key="during")
+    cluster.heal()
+    cluster.until(lambda: put(old, "after", "1 x"), "leader for the old one", 30)
+    cluster.settle()
+    assert old.call("get", key="during") == "1 x"
+
+
+def test_a_leader_that_is_heard_by_nobody_is_replaced(cluster: CutCluster) -> None:
+    old = cluster.leader()
+    cluster.cut([old], others(cluster, old))
+    rest = others(cluster, old)
+    assert cluster.until(lambda: put(rest[0], "during", "1 x"), "new leader", 30)
+    cluster.heal()
+    cluster.settle()
+    assert old.call("get", key="during") == "1 x"
+
+
+def test_a_node_that_hears_but_is_not_heard_unseats_nobody(cluster: CutCluster) -> None:
+    leader = cluster.leader()
+    mute = others(cluster, leader)[0]
+    ballot = leader.call("status")["ballot"]
+    cluster.cut([mute], others(cluster, mute))
+    for number in range(20):
+        assert put(leader, f"k{number}", "1 x"), "a majority is left"
+    # And one that is heard but hears nothing asks in vain.
+    cluster.heal()
+    cluster.cut(others(cluster, mute), [mute])
+    for number in range(20):
+        assert put(leader, f"k{number}", "2 x")
+    cluster.heal()
+    cluster.settle()
+    assert leader.call("status")["role"] == "leader"
+    assert leader.call("status")["ballot"] == ballot

@@ -36,6 +36,12 @@ def test_the_tv_guide_answers_from_its_indexes() -> None:
     assert 'titles that begin with "mo": [\'Moon of the ' in shown
 
 
+def test_followers_have_everything_and_take_updates() -> None:
+    shown = run("follower_cluster.py")
+    assert "a follower has it: True" in shown
+    assert shown.count("has 2 films") == 5
+
+
 def ask(method: str, url: str, body: bytes | None = None) -> bytes:
     request = urllib.request.Request(url, body, method=method)
     with urllib.request.urlopen(request, timeout=20) as answer:

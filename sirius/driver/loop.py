@@ -46,6 +46,7 @@ from sirius.wal import Block, CompactionPolicy, LogConfig, Snapshot, Update
 _log = logging.getLogger("sirius.node")
 _TICKS_PER_HEARTBEAT: Final = 4
 _ROOM_POLL_S: Final = 0.001
+_LAST_WORDS_S: Final = 0.05
 _REOPEN_S: Final = 1.0
 _REOPEN_S_MAX: Final = 30.0
 
@@ -209,7 +210,7 @@ class Driver:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.set_exception_handler(self._broke)
+        self._loop.set_exception_handler(self._uncaught)
         try:
             self._loop.run_until_complete(self._main())
         finally:
@@ -217,11 +218,19 @@ class Driver:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
-    def _broke(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error nobody caught: a machine may be in no state to go on, so the node ends, and says so."""
+    def _uncaught(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An error that nobody caught in a callback: ours, or one of gRPC, which shares its events between all loops of
+        a process and raises on one of them when another was closed."""
         error = context.get("exception")
+        if isinstance(error, Exception) and _is_ours(error):
+            self._broke(error)
+        else:
+            _log.debug("%s: %r", context.get("message"), error)
+
+    def _broke(self, error: Exception) -> None:
+        """A machine may be in no state to go on, so the node ends, and says so."""
         self.gave_up = f"the node has stopped because of a bug: {error!r}"
-        _log.critical("%s: %s", context.get("message"), self.gave_up, exc_info=error)
+        _log.critical("%s", self.gave_up, exc_info=error)
         self._refuse(lambda: NodeError(self.gave_up or ""))
         self._requests.lose(self.gave_up)
         self.engine = None
@@ -241,10 +250,12 @@ class Driver:
             try:
                 self._tick()
             except Exception as error:
-                self._broke(self._loop, {"message": "a tick failed", "exception": error})
+                self._broke(error)
             await asyncio.sleep(tick_s)
         if self._transport is not None:
             await self._transport.close()
+            # What gRPC still has to say to this loop it says now, or to a closed one.
+            await asyncio.sleep(_LAST_WORDS_S)
 
     async def _stop(self, timeout_s: float) -> None:
         left = self.inbox.shut(lambda: NodeClosed("the node is closed"))
@@ -289,9 +300,13 @@ class Driver:
         if self.engine is None:
             return
         now = time.monotonic()
-        for envelope in envelopes:
-            self.met[envelope.sender.name] = envelope.sender
-            self.engine.receive(now, envelope)
+        try:
+            for envelope in envelopes:
+                self.met[envelope.sender.name] = envelope.sender
+                self.engine.receive(now, envelope)
+        except Exception as error:
+            # The transport would end one stream for it, and the node would go on.
+            self._broke(error)
         self._end_turn_soon()
 
     def wish(self, names: Sequence[str] | None) -> None:
@@ -478,3 +493,13 @@ class Driver:
         self.trouble = None
         _log.info("the disk is in order again, up to %d", self.disk.log.durable_seq)
         self.wish(self._wish)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Say whether an error passed through code of this package."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith("sirius."):
+            return True
+        trace = trace.tb_next
+    return False

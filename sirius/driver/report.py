@@ -29,8 +29,7 @@ class Watch:
         """See how things stand."""
         machine, catchup = engine.machine, engine.catchup
         is_level = applier.applied >= max(machine.known, catchup.known, catchup.whole)
-        in_touch = (machine.is_in_touch and machine.is_settled) or catchup.source is not None
-        if is_level and in_touch and not applier.is_replaying:
+        if is_level and _in_touch(engine) and not applier.is_replaying:
             self._fresh_at = now
             if self.ready_at is None:
                 self.ready_at = now
@@ -50,6 +49,17 @@ class Watch:
     def boot_s(self) -> float | None:
         """How long it took until the node was ready; None if it is not."""
         return None if self.ready_at is None else self.ready_at - self.started_at
+
+
+def _in_touch(engine: Engine) -> bool:
+    """Say whether a node hears from its cluster how far that is: from its leader, or, without a vote, from a source.
+
+    Nodes that belong to no cluster yet may be each other's sources, and have nothing to tell.
+    """
+    machine = engine.machine
+    if machine.is_in_touch and machine.is_settled:
+        return True
+    return bool(machine.cluster) and not machine.is_voter and engine.catchup.source is not None
 
 
 def report(node: Node) -> Status:

@@ -13,3 +13,9 @@
 
 Nothing is imported here: who wants the client alone loads the client alone.
 """
+
+import os
+
+# gRPC writes notes on lost connections to the standard error of whoever embeds it, past all logging. The links tell
+# of them by `logging`. Whoever wants gRPC's own words sets the variable.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import sys
 import tempfile
 from pathlib import Path
 
 from sirius import RequestHandler, Sirius, SiriusConfig, SiriusResult
+from sirius.testing.processes import free_ports
 
 
 class Films(RequestHandler):
@@ -34,19 +34,10 @@ class Films(RequestHandler):
         return SiriusResult.none()
 
 
-def free_names(count: int) -> list[str]:
-    """Return addresses of this machine that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-
-
 def main(folder: Path) -> None:
     # Nodes that start one after the other do not find each other at once, and say so.
     logging.getLogger("sirius.transport").setLevel(logging.ERROR)
-    names = free_names(5)
+    names = [f"127.0.0.1:{port}" for port in free_ports(5)]
     members, follower = names[:3], names[3]
     films = {name: Films() for name in names}
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -93,8 +92,6 @@ def cli(ctx: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
-    # gRPC would tell of every connection that ends, in lines of its own.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # What the library logs is for `serve`; the other commands say what there is to say themselves.
     logging.getLogger("sirius").addHandler(logging.NullHandler())
     return guarded(lambda: _run(arguments), debug="--debug" in arguments)

@@ -227,7 +227,8 @@ class SiriusConfig:
     members_poll_s: float = 5.0
     """How often the file is looked at."""
     follow: Sequence[str] = ()
-    """The names of nodes to take updates from besides the members: followers in a chain."""
+    """The names of nodes that may be asked for updates besides the members: followers in a chain. With
+    `catchup.prefer` = "nearest" they come before the members."""
     allow_plaintext: bool = False
     """Whether updates may leave this machine without TLS."""
     new_cluster: bool = False

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from sirius.errors import LogError, SiriusError
 from sirius.wal import Log, LogConfig
 from sirius.wal.journal import Journal
-
-_JOURNAL: Final = "journal"
+from sirius.wal.store import JOURNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class Disk:
         log = Log.open(folder, config)
         try:
             journal = Journal.open(
-                os.path.join(log.path, _JOURNAL),
+                os.path.join(log.path, JOURNAL),
                 uid=log.manifest.uid,
                 durability=config.durability,
                 limits=config.limits,

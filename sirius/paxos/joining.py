@@ -37,9 +37,10 @@ class Joining:
         """Whether this node may found a cluster: with others if its disk is empty, alone also with a log that was never
         a cluster's: it was imported, or its operator says so."""
         state = self._state
-        if self._is_free or self._is_wanted or state.cluster or state.configuration:
-            return self._is_free
-        return state.wish == (state.me.name,) and state.acceptor.promised == NO_BALLOT
+        belongs = self._is_wanted or state.cluster or state.configuration is not None
+        if belongs or state.acceptor.promised != NO_BALLOT:
+            return False
+        return not state.replica.decided or state.wish == (state.me.name,)
 
     def tick(self) -> None:
         state = self._state

@@ -61,7 +61,6 @@ class NodeProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={"GRPC_VERBOSITY": "ERROR", **os.environ},
         )
         config = {"name": self.name, "data": str(self.folder / "data"), **self.config}
         self._write({"config": config, "acknowledged": str(self.acknowledged_path)})

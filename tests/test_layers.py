@@ -115,6 +115,7 @@ RULES: dict[str, Rule] = {
             "sirius",
             "sirius.app",
             "sirius.config",
+            "sirius.console",
             "sirius.handler",
             "sirius.node",
             "sirius.ops",
@@ -137,8 +138,10 @@ RULES: dict[str, Rule] = {
     ),
     # Only pytest itself loads the plugin, when it is there already.
     "sirius.testing.plugin": Rule(ours=("sirius.testing",), third_party=("pytest",)),
+    # What the two commands share; it knows neither.
+    "sirius.console": Rule(ours=COMMON, third_party=("click",)),
     "waltool": Rule(
-        ours=(*COMMON, "sirius.wal"),
+        ours=(*COMMON, "sirius.console", "sirius.wal"),
         third_party=("click", "numpy"),
         third_party_deferred=("pyarrow",),
     ),

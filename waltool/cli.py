@@ -6,28 +6,18 @@ it a row here. The help of the whole and completion read the table alone, so the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
-from click.shell_completion import CompletionItem
 
-from waltool.failures import complain, guarded
+from sirius.console.commands import Commands, Row
+from waltool.failures import PROGRAM
 
 LOOK: Final = "Look at a log"
 CHANGE: Final = "Change a log"
 COPY: Final = "Copy a log"
 OTHER: Final = "Other"
-
-
-class Row(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
-
-    module: str
-    section: str
-    help: str
 
 
 COMMANDS: Final = {
@@ -55,32 +45,14 @@ COMMANDS: Final = {
 }
 
 
-class Commands(click.Group):
-    """A group that imports a command when it is called."""
+class WalCommands(Commands):
+    """Those above."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        row = COMMANDS.get(cmd_name)
-        if row is None:
-            return None
-        command: click.Command = import_module(f"waltool.commands.{row.module}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for section in dict.fromkeys(row.section for row in COMMANDS.values()):
-            rows = [(name, row.help) for name, row in COMMANDS.items() if row.section == section]
-            with formatter.section(section):
-                formatter.write_dl(rows)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        names = [name for name in COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
-        return items or super().shell_complete(ctx, incomplete)
+    table = COMMANDS
+    package = "waltool.commands"
 
 
-@click.group(cls=Commands, invoke_without_command=True)
+@click.group(cls=WalCommands, invoke_without_command=True)
 @click.version_option(package_name="sirius-log", prog_name="waltool")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -97,23 +69,4 @@ def cli(ctx: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
-    return guarded(lambda: _run(arguments), debug="--debug" in arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        code = cli.main(list(arguments), prog_name="waltool", standalone_mode=False)
-    except click.ClickException as error:
-        complain(_one_line(error))
-        return error.exit_code
-    sys.stdout.flush()
-    return int(code or 0)
-
-
-def _one_line(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split()).rstrip(".")
-    if isinstance(error, click.NoSuchOption):
-        # In words of our own, since those of click change from version to version.
-        message = f"No such option {error.option_name}"
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{message}; try '{ctx.command_path} --help'" if ctx else message
+    return PROGRAM.run(cli, arguments)

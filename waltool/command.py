@@ -14,23 +14,13 @@ from typing import Any
 
 import click
 
+from sirius.console.commands import ExampleCommand
 from waltool.failures import guarded
 from waltool.output import Output
 
 Function = Callable[..., int | None]
 
 log_argument = click.argument("log", type=click.Path())
-
-
-class WalCommand(click.Command):
-    """A command whose help ends with examples, each on a line of its own."""
-
-    examples: tuple[str, ...] = ()
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Examples"):
-            for example in self.examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
 def command(*examples: str) -> Callable[[Function], click.Command]:
@@ -46,7 +36,7 @@ def command(*examples: str) -> Callable[[Function], click.Command]:
             return guarded(lambda: _finish(out, function(out, **parameters)), debug=debug)
 
         callback.__doc__ = function.__doc__
-        made = click.command(cls=WalCommand)(_common(callback))
+        made = click.command(cls=ExampleCommand)(_common(callback))
         # Those of the command come first, in the help and where both take a place.
         made.params = [*reversed(getattr(function, "__click_params__", [])), *made.params]
         made.examples = examples

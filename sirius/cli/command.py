@@ -16,19 +16,9 @@ import click
 
 from sirius.cli.failures import guarded
 from sirius.cli.output import Output
+from sirius.console.commands import ExampleCommand
 
 Function = Callable[..., int | None]
-
-
-class SiriusCommand(click.Command):
-    """A command whose help ends with examples, each on a line of its own."""
-
-    examples: tuple[str, ...] = ()
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Examples"):
-            for example in self.examples:
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
 def command(*examples: str) -> Callable[[Function], click.Command]:
@@ -42,7 +32,7 @@ def command(*examples: str) -> Callable[[Function], click.Command]:
             return guarded(lambda: _finish(out, function(out, **parameters)), debug=debug)
 
         callback.__doc__ = function.__doc__
-        made = click.command(cls=SiriusCommand)(_common(callback))
+        made = click.command(cls=ExampleCommand)(_common(callback))
         # Those of the command come first, in the help and where both take a place.
         made.params = [*reversed(getattr(function, "__click_params__", [])), *made.params]
         made.examples = examples

@@ -1,80 +1,16 @@
-"""How a command fails: one line on standard error, and the exit code that the error owns.
-
-====================================  ====================================================
-an error of ours                      the code it carries: 1 found wrong, 2 wrong usage
-a file that cannot be found or opened 2
-any other failure of the system       1
-a closed pipe, as in `| head`         0, without a word: the reader has what he wanted
-Ctrl-C                                130
-====================================  ====================================================
-"""
+"""How this command fails: see `sirius.console.program`. Of a file with several mistakes each has its line."""
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable
 from typing import Final
 
-import click
-
 from sirius.cli.text import escape
-from sirius.errors import SiriusError
-
-INTERRUPTED: Final = 130
-_USAGE: Final = (
-    FileNotFoundError,
-    FileExistsError,
-    PermissionError,
-    NotADirectoryError,
-    IsADirectoryError,
-)
+from sirius.console.program import Program
 
 
-def complain(message: str) -> None:
-    """Say what is wrong, on standard error. Of a file with several mistakes each has its line."""
-    lines = "\n".join(escape(line) for line in message.splitlines())
-    print(f"sirius: {lines}", file=sys.stderr, flush=True)
+def _lines(message: str) -> str:
+    return "\n".join(escape(line) for line in message.splitlines())
 
 
-def guarded(work: Callable[[], int], *, debug: bool = False) -> int:
-    """Do some work; turn every way to fail into a line and an exit code, unless `debug`."""
-    try:
-        return work()
-    except BrokenPipeError:
-        _drop_output()
-        return 0
-    except (KeyboardInterrupt, click.Abort):
-        complain("interrupted")
-        return INTERRUPTED
-    except click.ClickException:
-        raise
-    except Exception as error:
-        if debug:
-            raise
-        complain(_message(error))
-        return _exit_code(error)
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, SiriusError):
-        return str(error)
-    if isinstance(error, OSError):
-        place = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        return f"{place}{error.strerror or error}"
-    return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
-
-
-def _exit_code(error: Exception) -> int:
-    if isinstance(error, SiriusError):
-        return error.exit_code
-    return 2 if isinstance(error, _USAGE) else 1
-
-
-def _drop_output() -> None:
-    """Send what is still in the buffer nowhere, so that the interpreter does not complain of it at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    finally:
-        os.close(nowhere)
+PROGRAM: Final = Program("sirius", _lines)
+guarded = PROGRAM.guarded

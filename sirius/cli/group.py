@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from sirius import __version__
-from sirius.cli.failures import complain, guarded
+from sirius.cli.failures import PROGRAM
+from sirius.console.commands import Commands, Row, write_examples
 
 RUN: Final = "Run"
 LOOK: Final = "Look at a cluster, and change it"
 COPY: Final = "Copy a log"
 OTHER: Final = "Other"
-
-
-class Row(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
-
-    module: str
-    section: str
-    help: str
 
 
 COMMANDS: Final = {
@@ -44,37 +34,18 @@ COMMANDS: Final = {
 }
 
 
-class Commands(click.Group):
-    """A group that imports a command when it is called."""
+class SiriusCommands(Commands):
+    """Those above."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        row = COMMANDS.get(cmd_name)
-        if row is None:
-            return None
-        command: click.Command = import_module(f"sirius.cli.commands.{row.module}").command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for section in dict.fromkeys(row.section for row in COMMANDS.values()):
-            rows = [(name, row.help) for name, row in COMMANDS.items() if row.section == section]
-            with formatter.section(section):
-                formatter.write_dl(rows)
+    table = COMMANDS
+    package = "sirius.cli.commands"
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Examples"):
-            for example in ("sirius demo", "sirius serve --data films", "sirius serve --help"):
-                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        names = [name for name in COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
-        return items or super().shell_complete(ctx, incomplete)
+        examples = ("sirius demo", "sirius serve --data films", "sirius serve --help")
+        write_examples(formatter, examples)
 
 
-@click.group(cls=Commands, invoke_without_command=True)
+@click.group(cls=SiriusCommands, invoke_without_command=True)
 @click.version_option(__version__, prog_name="sirius")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -94,23 +65,4 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
     # What the library logs is for `serve`; the other commands say what there is to say themselves.
     logging.getLogger("sirius").addHandler(logging.NullHandler())
-    return guarded(lambda: _run(arguments), debug="--debug" in arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        code = cli.main(list(arguments), prog_name="sirius", standalone_mode=False)
-    except click.ClickException as error:
-        complain(_one_line(error))
-        return error.exit_code
-    sys.stdout.flush()
-    return int(code or 0)
-
-
-def _one_line(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split()).rstrip(".")
-    if isinstance(error, click.NoSuchOption):
-        # In words of our own, since those of click change from version to version.
-        message = f"No such option {error.option_name}"
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{message}; try '{ctx.command_path} --help'" if ctx else message
+    return PROGRAM.run(cli, arguments)

@@ -1,4 +1,4 @@
-"""Numbers and names as text for people. `waltool` has the same in its own; neither may import the other."""
+"""Numbers and names as text for people."""
 
 from __future__ import annotations
 

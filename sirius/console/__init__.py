@@ -1,0 +1,1 @@
+"""What the commands `sirius` and `waltool` share: how they fail, and how they find their sub-commands."""

@@ -24,9 +24,13 @@ def imported(folder: Path) -> None:
 def run(settings: SiriusConfig, key: str) -> tuple[str, dict[str, bytes]]:
     """Put a key on a lone node; return its cluster and its state."""
     handler = Dict()
-    with Sirius(handler, settings) as sirius:
+    sirius = Sirius(handler, settings)
+    try:
+        assert sirius.wait_until_ready(10)
         sirius.enqueue_put(key, b"v").result(10)
         return sirius.status().cluster, dict(handler.values)
+    finally:
+        sirius.close()
 
 
 def test_an_imported_log_becomes_the_data_of_a_node(tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def test_alone_a_node_begins_a_cluster_with_the_log_that_it_has() -> None:
 
 
 def test_with_others_it_does_not() -> None:
-    assert founds(imported("a", "b")) == []
+    node = imported("a", "b")
+    node.step(Envelope(0, 0, B, A.node, Welcome(True, None)))
+    assert founds(node) == []
 
 
 def test_and_not_while_others_come_to_fetch_it() -> None:

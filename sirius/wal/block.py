@@ -140,7 +140,7 @@ class Block:
         if not fault and crc32c(memoryview(raw)[HEADER_BYTES:]) != header.payload_crc:
             fault = "the block's payload checksum does not match"
         block = cls(raw, header)
-        if fault := fault or block._structure_fault():
+        if fault := fault or block.structure_fault():
             raise CorruptLog(fault)
         return block
 
@@ -204,7 +204,7 @@ class Block:
             [0, *np.cumsum(lengths["body_len"], dtype=np.int64).tolist()],
         )
 
-    def _structure_fault(self) -> str | None:
+    def structure_fault(self) -> str | None:
         """Check what a checksum cannot: that the columns fit together."""
         entries, header = self.entries, self.header
         if int(entries["key_len"].sum(dtype=np.int64)) != header.keys_len:

@@ -217,6 +217,11 @@ class GroupCommit(Generic[Item]):
         self.queued = self.durable = point
         self.changed.notify_all()
 
+    def advance(self, point: int) -> None:
+        """Go on to `point`, which was written in another way. Call it as `rewind`."""
+        self.queued = self.durable = point
+        self.changed.notify_all()
+
     def close(self) -> bool:
         """Stop the thread once all is written; say whether that went well. Closing twice is harmless."""
         try:

@@ -33,11 +33,14 @@ from sirius.wal.compaction.plan import CompactionPolicy, CompactionResult
 from sirius.wal.compaction.rewrite import compact
 from sirius.wal.config import Durability, LogConfig
 from sirius.wal.fs import FileSystem, OsFileSystem
+from sirius.wal.incoming import Incoming
 from sirius.wal.manifest import Manifest, SegmentInfo
+from sirius.wal.parts import Part
 from sirius.wal.record import Op, Record, Update, key_bytes
 from sirius.wal.recovery import OnCorrupt
 from sirius.wal.repair.replacement import replace
 from sirius.wal.reserve import Reserve, naming_full
+from sirius.wal.segment import DATA
 from sirius.wal.segment_set import SegmentSet
 from sirius.wal.snapshot import Snapshot
 from sirius.wal.staging import Staging
@@ -141,6 +144,10 @@ class Log:
     def failure(self) -> LogError | None:
         """Why the log takes no more appends, if it does not."""
         return self._commits.failure
+
+    def fail(self, error: LogError) -> None:
+        """Take no more appends: something failed beside the log that what comes next stands upon."""
+        self._commits.fail(error)
 
     @property
     def disk_full(self) -> bool:
@@ -325,6 +332,31 @@ class Log:
             with self._changing() as segments:
                 segments.renew(new, tombstone_floor)
             self._commits.rewind(new[-1].last)
+
+    def receive(self, part: Part) -> Incoming:
+        """Begin to take a part of another log's segment: see `sirius.wal.incoming`."""
+        return Incoming(self, part)
+
+    def install(self, info: SegmentInfo) -> None:
+        """Let a finished segment, built under its temporary name, follow what is there. Atomic; appends wait meanwhile.
+
+        Raises `OutOfOrder` if the log ends elsewhere by now. Then, and if there is no room, the log is what it was.
+        """
+        with self._settled():
+            if info.first != self.next_seq:
+                raise OutOfOrder(f"a segment from {info.first} on cannot stand at {self.next_seq}")
+            full = f"{self._store.root}: no room for a new segment"
+            with naming_full(full), self._changing() as segments:
+                segments.install(info)
+            self._commits.advance(info.last)
+
+    def read_raw(self, segment: SegmentId, offset: int, length: int) -> bytes:
+        """Return bytes of a segment's data file, unchecked, also of one that was replaced and is still there."""
+        file = self._store.fs.open(f"{self._store.segment_dir(segment)}/{DATA}", "r")
+        try:
+            return file.read(offset, length)
+        finally:
+            file.close()
 
     def retire(self, *, at_once: bool = False) -> int:
         """Remove what compaction replaced and nobody can need any more; return how many versions went."""

@@ -118,6 +118,14 @@ class Manifest:
             next_segment=SegmentId(self.next_segment + 1),
         )
 
+    def extended(self, new: SegmentInfo, sealed: SegmentInfo | None) -> Manifest:
+        """A finished segment follows the log's end: the active one, which is now `sealed`, or was empty and goes."""
+        before = self.segments[:-1] if sealed is None else (*self.segments[:-1], sealed)
+        fresh = SegmentInfo(self.next_segment, Seq(new.last + 1))
+        return self._next(
+            segments=(*before, new, fresh), next_segment=SegmentId(self.next_segment + 1)
+        )
+
     def swap(
         self, old: Sequence[SegmentId], new: Sequence[SegmentInfo], tombstone_floor: int = 0
     ) -> Manifest:

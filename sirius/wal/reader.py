@@ -147,6 +147,11 @@ class LogReader:
         """Why the last bytes of the active segment do not make a whole block, if they do not."""
         return self._open_tail.fault
 
+    @property
+    def damage(self) -> str | None:
+        """Where the active segment is damaged and how, if it is."""
+        return self._open_tail.damage
+
     def refresh(self) -> Seq:
         """Look at the disk again; return the newest sequence number."""
         tail = self._open_tail

@@ -19,6 +19,7 @@ class Op(IntEnum):
     DELETE = 2
     NOOP = 3
     MEMBERSHIP = 4
+    SESSION = 5
 
 
 CONTROL_FROM: Final = int(Op.NOOP)

@@ -144,6 +144,16 @@ class SegmentSet:
         after = self.manifest.rotate(finished)
         self._adopt_with(after, self._new_writer(after))
 
+    def install(self, info: SegmentInfo) -> None:
+        """Let a finished segment, built under its temporary name, follow what is there."""
+        # As in `renew`: the id is in force before its segment is, or the segment would prove a lost manifest.
+        self.adopt(self.manifest.tagged())
+        before = self.writer
+        after = self.manifest.extended(info, None if self.is_fresh else before.seal(self.mode))
+        self._store.publish_segment(info.id)
+        self._adopt_with(after, self._new_writer(after))
+        before.abandon()
+
     def renew(self, new: Sequence[SegmentInfo], tombstone_floor: int) -> None:
         """Put finished segments, built under their temporary names, in the place of all."""
         # Ids that were given out come into force first: after a crash the segments are rubbish, and no lost manifest.

@@ -20,6 +20,7 @@ from sirius.wal.block import Block
 from sirius.wal.frames import Chunk
 from sirius.wal.index import Index, IndexTable
 from sirius.wal.manifest import Manifest, SegmentInfo, State
+from sirius.wal.parts import Part
 from sirius.wal.record import Limits, Record
 from sirius.wal.segment import Segment, batches_of
 from sirius.wal.store import Store
@@ -155,6 +156,21 @@ class Snapshot:
         """Return the index entries of one of the segments, as far as this view goes."""
         table = self._reader(info)[1].table
         return table[table["last"] <= self.last]
+
+    def parts(self, first: int) -> Iterator[Part]:
+        """Yield what files hold from `first` on: parts that follow each other, from a block on that begins there or
+        behind. They end at the first segment that is set apart."""
+        begun = False
+        for info in self.segments:
+            if begun and info.state == State.QUARANTINED:
+                return
+            if self._end_of(info) < first or info.state == State.QUARANTINED:
+                continue
+            rows = self.index(info)
+            rows = rows[rows["first"] >= first]
+            if len(rows):
+                begun = True
+                yield Part.of(info.id, rows)
 
     def _range(self, first: int, last: int | None) -> tuple[int, int]:
         last = self.last if last is None else last

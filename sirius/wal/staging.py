@@ -36,6 +36,14 @@ class Staging:
             self._draft.add(block)
             self.last = block.last
 
+    def add(self, info: SegmentInfo) -> None:
+        """Add a segment that is finished, under its temporary name: see `sirius.wal.incoming`."""
+        self._check()
+        if info.first != self.last + 1:
+            raise OutOfOrder(f"a segment from {info.first} on cannot stand at {self.last + 1}")
+        self._draft.include(info)
+        self.last = info.last
+
     def finish(self, tombstone_floor: int) -> None:
         """Make it the log, in one atomic step. Appends wait meanwhile; if it is too short nothing happens."""
         self._check()

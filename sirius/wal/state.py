@@ -65,6 +65,10 @@ class RangeDigest:
     value: int = 0
 
 
+_NOTHING: Final = RangeDigest()
+"""Shared: of many ranges most have no key."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateDigest:
     """Sums over the live keys, range by range, and over all of them."""
@@ -86,7 +90,11 @@ class StateDigest:
     def differing(self, other: StateDigest) -> list[int]:
         """Return the numbers of the ranges in which two states differ."""
         pairs = zip(self.ranges, other.ranges, strict=True)
-        return [number for number, (mine, theirs) in enumerate(pairs) if mine != theirs]
+        return [
+            number
+            for number, (mine, theirs) in enumerate(pairs)
+            if mine is not theirs and mine != theirs
+        ]
 
 
 def state_digest(
@@ -108,7 +116,10 @@ def state_digest(
                 keys[number] += 1
                 values[number] += _element(key, body)
     return StateDigest(
-        tuple(RangeDigest(n, value % _MODULUS) for n, value in zip(keys, values, strict=True))
+        tuple(
+            RangeDigest(n, value % _MODULUS) if n else _NOTHING
+            for n, value in zip(keys, values, strict=True)
+        )
     )
 
 

@@ -379,5 +379,5 @@ def test_no_damage_makes_a_log_tell_lies(durability: Durability) -> None:
 @pytest.mark.parametrize("durability", [Durability.FSYNC, Durability.OS])
 def test_no_damage_of_very_many_makes_a_log_tell_lies(durability: Durability) -> None:
     original = compacted(durability)
-    for seed in range(1000, 2_500_000 if SOAK else 7_000):
+    for seed in range(1000, 2_500_000 if SOAK else 3_000):
         check_random(original, seed)

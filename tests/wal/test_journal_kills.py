@@ -18,7 +18,7 @@ from sirius.wal import Durability
 from sirius.wal.journal import Journal
 from tests.wal.journals import UID, Call, Model, state_of, values
 
-SOAK = 10 if os.environ.get("SIRIUS_SOAK") else 1
+CYCLES = 1000 if os.environ.get("SIRIUS_SOAK") else 30
 WRITER = """
 import json, os, sys
 from sirius.types import Ballot
@@ -122,4 +122,4 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path, durability: Durabilit
 @pytest.mark.deep
 @pytest.mark.parametrize("durability", list(Durability))
 def test_many_kills_lose_nothing_acknowledged(tmp_path: Path, durability: Durability) -> None:
-    survive_kills(tmp_path / "journal", durability, cycles=100 * SOAK)
+    survive_kills(tmp_path / "journal", durability, cycles=CYCLES)

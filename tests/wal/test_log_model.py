@@ -300,5 +300,5 @@ def test_the_log_behaves_like_a_list_for_long() -> None:
     """A soak draws other examples each time: see `tests/conftest.py`."""
     run_state_machine_as_test(
         LogMachine,
-        settings=settings(max_examples=20_000 if SOAK else 250, stateful_step_count=60),
+        settings=settings(max_examples=20_000 if SOAK else 80, stateful_step_count=60),
     )

@@ -13,6 +13,7 @@ from sirius.testing import MemoryFileSystem, SimulatedCrash
 from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy, Log, LogConfig, Op, State, encode
 from sirius.wal.record import Update
+from tests.wal.crashlab import SOAK
 
 CONFIG = LogConfig(background=False, reserve_bytes=0, segment_records_max=4, retire_after_s=0.0)
 NOW_US = 1_700_000_000_000_000
@@ -260,7 +261,7 @@ def replaced_somewhere(log: Log, peer: Log, rng: random.Random, floor: int | Non
 
 @pytest.mark.parametrize("knows_floor", [True, False])
 @pytest.mark.parametrize(
-    "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.deep)]
+    "seeds", [range(40), pytest.param(range(40, 2000 if SOAK else 200), marks=pytest.mark.deep)]
 )
 def test_any_part_of_any_peer_gives_the_same_state_or_is_refused(
     seeds: range, knows_floor: bool

@@ -24,7 +24,8 @@ Its number then raises the manifest's **tombstone floor**: whoever stands below 
 takes the whole state instead of a suffix. No delete is dropped while a segment is in quarantine in front of it, for
 nobody knows what is in there.
 
-No-ops go. The newest membership entry stays. Records above `CompactionPolicy.upto` stay whatever they are.
+No-ops go. The newest membership entry stays, and so do the newest marks of the publishers' sessions that wrote last.
+Records above `CompactionPolicy.upto` stay whatever they are.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ from sirius.wal.record import DEFAULT_LIMITS
 
 BLOCK_RECORDS: Final = 4096
 BLOCK_BYTES: Final = 1 << 20
+SESSIONS_KEPT: Final = 65_536
+"""As many as consensus remembers (`sirius.paxos.sessions`): with fewer, what is sent again would be taken twice."""
 _INPUTS_MAX: Final = 64
 _SMALL: Final = 4
 
@@ -68,8 +71,13 @@ class CompactionPolicy:
     """Leave newer records alone."""
     drop_deletes_upto: Seq = Seq(0)
     """Deletes up to here may go: every registered follower is past it. 0 keeps all deletes."""
+    sessions_kept: int = SESSIONS_KEPT
+    """How many publishers' sessions keep the mark that says how far they have got."""
     drop_deletes_before_us: int | None = None
     """Deletes must also be older than this time."""
+    alive: Ints | None = None
+    """Of records up to `upto` only these, in order, may stay; None: the newest of each key. For a layer above that
+    knows of records that are dead although nothing has taken their place."""
     rate_bytes_per_s: float | None = None
     """Read and write no more than this, on average."""
 

@@ -125,6 +125,7 @@ class Survey:
     on_progress: Callable[[int], None]
     damaged: dict[SegmentId, CorruptFile] = field(default_factory=dict)
     scan: NewestFirst = field(default_factory=NewestFirst)
+    _sessions: int = 0
 
     def run(self) -> tuple[list[SegmentStats | None], Ints]:
         """Return what was learnt of each sealed segment, oldest first, and the deletes that may go."""
@@ -160,9 +161,19 @@ class Survey:
     def _live(self, rows: SegmentRows) -> Mask:
         live = rows.live
         live &= rows.entries["op"] != Op.NOOP
+        live[self._forgotten(live & (rows.entries["op"] == Op.SESSION))] = False
+        if self.policy.alive is not None:
+            live &= np.isin(rows.entries["seq"].astype(np.int64), self.policy.alive)
         if self.policy.upto is not None:
             live |= rows.entries["seq"] > self.policy.upto
         return live
+
+    def _forgotten(self, marks: Mask) -> Ints:
+        """Return where those marks of sessions stand that are older than as many as are kept."""
+        found = marks.nonzero()[0]
+        kept = max(0, self.policy.sessions_kept - self._sessions)
+        self._sessions += len(found)
+        return found[: max(0, len(found) - kept)]
 
     def _account(self, entries: Entries) -> None:
         size = record_bytes(entries)

@@ -142,6 +142,13 @@ class Draft:
         self._site.store.fs.sync_dir(self._folders[-1])
         self._writer = None
 
+    def include(self, info: SegmentInfo) -> None:
+        """Let a segment that somebody else has finished be the next."""
+        if self._writer is not None:
+            self._seal(self._writer)
+        self._finished.append(info)
+        self._folders.append(self._site.store.building_dir(info.id))
+
     def finish(self) -> list[SegmentInfo]:
         if self._writer is not None:
             self._seal(self._writer)

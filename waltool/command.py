@@ -10,12 +10,13 @@ A command is a function that gets an `Output` and its parameters, and returns an
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from sirius.console.commands import ExampleCommand
-from waltool.failures import guarded
+from waltool.failures import PROGRAM
 from waltool.output import Output
 
 Function = Callable[..., int | None]
@@ -33,7 +34,8 @@ def command(*examples: str) -> Callable[[Function], click.Command]:
             out = Output(
                 as_json=as_json, color=color, quiet=quiet, full=bool(full), width_wanted=width
             )
-            return guarded(lambda: _finish(out, function(out, **parameters)), debug=debug)
+            program = replace(PROGRAM, name=_program_name())
+            return program.guarded(lambda: _finish(out, function(out, **parameters)), debug=debug)
 
         callback.__doc__ = function.__doc__
         made = click.command(cls=ExampleCommand)(_common(callback))
@@ -43,6 +45,11 @@ def command(*examples: str) -> Callable[[Function], click.Command]:
         return made
 
     return decorate
+
+
+def _program_name() -> str:
+    """What was called: the connector for Spark has some of these commands as well."""
+    return click.get_current_context().find_root().info_name or PROGRAM.name
 
 
 def _finish(out: Output, code: int | None) -> int:

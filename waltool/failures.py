@@ -7,8 +7,7 @@ from typing import Final
 from sirius.console.program import INTERRUPTED, Program
 from waltool.text import escape
 
-__all__ = ["INTERRUPTED", "PROGRAM", "complain", "guarded"]
+__all__ = ["INTERRUPTED", "PROGRAM", "complain"]
 
 PROGRAM: Final = Program("waltool", escape)
 complain = PROGRAM.complain
-guarded = PROGRAM.guarded

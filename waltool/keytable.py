@@ -361,11 +361,11 @@ class KeyTable:
     def _make_room(self, rows: int, key_bytes: int) -> None:
         """Turn what was put by into a part. Parts grow geometrically, so a row is merged O(log n) times."""
         if self._arena.rows:
-            self._parts.append(_join([self._arena.updates().merged(one_each=True)]))
+            self._parts.append(join([self._arena.updates().merged(one_each=True)]))
             self._arena.clear()
         while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
             newer, older = self._parts.pop(), self._parts.pop()
-            self._parts.append(_join([older, newer]).merged())
+            self._parts.append(join([older, newer]).merged())
         if not self._arena.fits(rows, key_bytes):
             self._arena = Arena(max(rows, self._rows_max), max(key_bytes, self._key_bytes_max))
 
@@ -376,11 +376,11 @@ class KeyTable:
             self._parts.append(self._arena.updates().merged(one_each=True))
             self._arena = Arena(self._rows_max, self._key_bytes_max)
         if len(self._parts) > 1:
-            self._parts = [_join(self._parts).merged()]
+            self._parts = [join(self._parts).merged()]
         return self._parts[0] if self._parts else _NOTHING
 
 
-def _join(parts: Sequence[Distinct]) -> Distinct:
+def join(parts: Sequence[Distinct]) -> Distinct:
     """Put rows behind each other; the keys move into a buffer that holds nothing else."""
     blobs = [part.keys.joined() for part in parts]
     lengths = np.concatenate([part.keys.lengths for part in parts])

@@ -25,7 +25,7 @@ _quote = json.JSONEncoder().encode
 
 _SGR = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1", "dim": "2"}
 _OP_COLORS = {1: "green", 2: "red"}
-_OP_NAMES = {1: "put", 2: "delete", 3: "noop", 4: "membership"}
+_OP_NAMES = {1: "put", 2: "delete", 3: "noop", 4: "membership", 5: "session"}
 _BODY_COLUMNS_MIN = 8
 
 

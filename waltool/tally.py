@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,11 @@ class Histogram:
         if len(values):
             for value, count in _count(values):
                 self._counts[value] = self._counts.get(value, 0) + count
+
+    def merge(self, other: Histogram) -> None:
+        """Count what another histogram has counted, too."""
+        for value, count in other._counts.items():
+            self._counts[value] = self._counts.get(value, 0) + count
 
     @property
     def values(self) -> Ints:
@@ -78,8 +83,8 @@ def _hours(ts: Ints) -> Ints:
     return np.full(len(ts), first) if first == last else ts // _HOUR_US
 
 
-class Tally:
-    """Sums over the records of a log."""
+class Sums:
+    """What can be added up record by record, and part by part where many count at once."""
 
     def __init__(self) -> None:
         self.records = np.zeros(256, np.int64)
@@ -87,17 +92,16 @@ class Tally:
         self.key_bytes = Histogram()
         self.body_bytes = Histogram()
         self.hours = Histogram()
-        self._keys = KeyTable(self._count)
 
-    def add(self, batch: Batch) -> None:
-        """Take in the records of a batch, which comes behind those before."""
-        self._keys.add(batch)
+    def merge(self, other: Sums) -> None:
+        """Take in what was counted elsewhere."""
+        self.records += other.records
+        self.bytes += other.bytes
+        self.key_bytes.merge(other.key_bytes)
+        self.body_bytes.merge(other.body_bytes)
+        self.hours.merge(other.hours)
 
-    def finish(self) -> Distinct:
-        """Bring the sums up to date; return the distinct keys."""
-        return self._keys.distinct()
-
-    def _count(self, columns: Columns) -> None:
+    def count(self, columns: Columns) -> None:
         key_len, body_len, _, ts, op = columns
         self.hours.add(_hours(ts))
         low, high = int(op.min()), int(op.max())
@@ -117,6 +121,43 @@ class Tally:
             self.key_bytes.add(key_len)
         if op == Op.PUT:
             self.body_bytes.add(body_len)
+
+
+class Tally:
+    """Sums over the records of a log, and its distinct keys."""
+
+    def __init__(self) -> None:
+        self.sums = Sums()
+        self._keys = KeyTable(self.sums.count)
+
+    def add(self, batch: Batch) -> None:
+        """Take in the records of a batch, which comes behind those before."""
+        self._keys.add(batch)
+
+    def finish(self) -> Distinct:
+        """Bring the sums up to date; return the distinct keys."""
+        return self._keys.distinct()
+
+
+class KeySums(NamedTuple):
+    """What distinct keys amount to: how many there are, how many of them live, their records and bytes, and the bytes
+    of the newest record of each."""
+
+    distinct: int = 0
+    live: int = 0
+    records: int = 0
+    bytes: int = 0
+    newest_bytes: int = 0
+
+    @classmethod
+    def of(cls, distinct: Distinct) -> KeySums:
+        return cls(
+            len(distinct),
+            int(np.count_nonzero(distinct.op == Op.PUT)),
+            int(distinct.updates.sum()),
+            int(distinct.total_size.sum()),
+            int(distinct.size.sum()),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,20 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sirius.wal import Batch, Durability, Log, LogConfig, Op, Record, Update
+from sirius.errors import CorruptLog
+from sirius.wal import Batch, CompactionPolicy, Durability, Log, LogConfig, Op, Record, Update
+from sirius.wal.block import ENTRY, encode, seal
 from sirius.wal.fs import OsFile
+from sirius.wal.wide import joined_spans
 from waltool.newest import NewestTable, among, newest_of
-from waltool.source import open_source
+from waltool.source import SiriusSource, open_source
 
 Waltool = Callable[..., Any]
 CONFIG = LogConfig(
@@ -313,6 +317,78 @@ def test_the_newest_of_each_key_is_what_a_dict_says(
         wanted = sorted((record.seq, counts[name] > 1) for name, record in newest.items())
         found = list(zip(rows["seq"].tolist(), rows["older"].tolist(), strict=True))
         assert found == wanted
+
+
+@pytest.mark.parametrize("portion", [1, 50, 1 << 14])
+def test_keys_are_hashed_in_portions_that_do_not_show(
+    portion: int, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(here / "log", updates(1))
+    with open_source(str(here / "log")) as source:
+        whole = newest_of(source.batches())
+        monkeypatch.setattr("waltool.newest._PORTION", portion)
+        cut = newest_of(source.batches())
+    assert cut.records == whole.records == 200
+    assert cut.rows().tolist() == whole.rows().tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_are_found_by_their_numbers_among_holes_and_without(seed: int) -> None:
+    rng = random.Random(seed)
+    covered = rng.choice((8, 40, 1 << 60))
+    own = sorted({rng.randrange(10, 10 + min(covered, 40)) for _ in range(rng.choice((0, 5, 99)))})
+    entries = np.zeros(len(own), ENTRY)
+    entries["seq"], entries["op"] = own, Op.NOOP
+    batch = Batch.of(seal(10, 10 + covered, entries, (), ()))
+    wanted = sorted(rng.sample(range(60), rng.randrange(60)))
+    found = among(np.array(wanted, np.int64), batch)
+    assert found.tolist() == [seq in wanted for seq in own]
+
+
+def test_wide_batches_hold_what_batches_do(here: Path) -> None:
+    with Log.open(here / "log", replace(CONFIG, segment_records_max=1000)) as log:
+        log.write(updates(1, 300))
+        log.rotate()
+        log.compact(CompactionPolicy(dead_fraction_min=0))
+        for seed in range(2, 7):
+            log.write(updates(seed, 100))
+    with open_source(str(here / "log")) as source:
+        assert isinstance(source, SiriusSource)
+        narrow, wide = list(source.batches()), list(source.wide_batches())
+    assert [r for b in wide for r in b.records()] == [r for b in narrow for r in b.records()]
+    assert [(batch.first, batch.last) for batch in wide] == [(1, 300), (301, 800)]
+    assert len(narrow) == 6
+
+
+def test_wide_batches_find_their_place_again_when_segments_are_replaced(here: Path) -> None:
+    build(here / "log", updates(1))
+    before = contents(here / "log")
+    with open_source(str(here / "log")) as source:
+        assert isinstance(source, SiriusSource)
+        batches = source.wide_batches()
+        found = [next(batches)]
+        with Log.open(here / "log", CONFIG) as log:
+            log.compact(CompactionPolicy(dead_fraction_min=0))
+            log.retire(at_once=True)
+        found += batches
+    records = [record for batch in found for record in batch.records()]
+    assert newest_records(records) == newest_records(before)
+    assert len(records) < len(before)
+
+
+def test_lengths_must_add_up_in_every_block_and_not_only_in_all_of_them() -> None:
+    blocks = [
+        encode(1, [Update(Op.PUT, b"a", b"bcd")], 0),
+        encode(2, [Update(Op.PUT, b"e", b"fgh")], 0),
+        encode(3, [Update(Op.PUT, b"i", b"jkl")], 0),
+    ]
+    buf, at = b"".join(block.raw for block in blocks), len(blocks[0])
+    one, two, three = (block.header for block in blocks)
+    assert len(joined_spans(buf, [(0, one), (at, two), (2 * at, three)])) == 3
+    longer = one._replace(keys_len=one.keys_len + 1, bodies_len=one.bodies_len - 1)
+    shorter = two._replace(keys_len=two.keys_len - 1, bodies_len=two.bodies_len + 1)
+    with pytest.raises(CorruptLog, match="add up"):
+        joined_spans(buf, [(0, longer), (at, shorter), (2 * at, three)])
 
 
 def test_nothing_is_the_newest_of_nothing() -> None:

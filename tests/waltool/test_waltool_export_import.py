@@ -241,7 +241,10 @@ def test_parquet_with_times_of_another_unit_and_text_for_bytes(
         ('{"key": ""}', "the key is empty"),
         ('{"key": "\\ud800"}', "cannot be written as UTF-8"),
         ('{"key": "k", "kye": 1}', "unknown field 'kye'; expected seq, time"),
-        ('{"key": "k", "op": "drop"}', "op: expected put, delete, noop, membership, not 'drop'"),
+        (
+            '{"key": "k", "op": "drop"}',
+            "op: expected put, delete, noop, membership, session, not 'drop'",
+        ),
         ('{"key": "k", "op": 1}', "op: expected put"),
         ('{"key": "k", "op": "delete", "body": "x"}', "a DELETE has no body"),
         ('{"key": "k", "body": 1}', "body: expected text, not int"),

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import os
-import time
-from typing import cast
+from contextlib import nullcontext
 
 import click
 
 from sirius.errors import UsageError
 from sirius.types import Seq
 from sirius.wal import CompactionPolicy, Log, LogConfig
-from sirius.wal.block import Ints
-from sirius.wal.compaction.plan import Throttle, record_bytes
 from sirius.wal.store import RESERVE
 from waltool.command import command as _command
 from waltool.command import log_argument
-from waltool.commands.info import describe
-from waltool.compacting import Forecast, Outcome, Sums, droppable, estimated_bytes
+from waltool.compacting import Forecast, Outcome, Sums
 from waltool.failures import INTERRUPTED
-from waltool.newest import NewestTable, Rows, among, live
 from waltool.output import Output
 from waltool.params import byte_count, moment
 from waltool.progress import Progress, progress
-from waltool.source import SiriusSource, Source, file_size, kind_of, open_source
+from waltool.renewal import Survey, into_new, survey
+from waltool.source import SiriusSource, file_size, kind_of, open_source
+from waltool.spark import Spark, engine_options
 from waltool.text import escape, number, size
 from waltool.timing import Stopwatch, duration, polite_interrupt
-from waltool.transfer import Kind, Target, Written, write
 
 _CONFIG = LogConfig(background=False, reserve_bytes=0)
 
@@ -65,6 +61,7 @@ _CONFIG = LogConfig(background=False, reserve_bytes=0)
     is_flag=True,
     help="Leave replaced files to readers of the log, and to copies of it being made.",
 )
+@engine_options
 def command(  # noqa: PLR0913 (an argument for each option)
     out: Output,
     log: str,
@@ -76,6 +73,7 @@ def command(  # noqa: PLR0913 (an argument for each option)
     rate: int | None,
     dry_run: bool,
     keep_old: bool,
+    spark: Spark | None,
 ) -> int:
     """Keep the newest record of each key only.
 
@@ -86,12 +84,16 @@ def command(  # noqa: PLR0913 (an argument for each option)
     With OUT, into a new log of the same format, which may also be one of the Scala Sirius; LOG stays as it is. OUT
     holds no journal: compact a member of a cluster in place.
 
+    With OUT and --engine spark, Spark finds out what is live; the new log is the same to the byte.
+
     A deleted key needs its DELETE as long as a follower may have to be told; so deletes stay unless you let them go.
     In place, a DELETE goes one run after the value that it deleted.
     """
     watch = Stopwatch()
     if target is not None and dead_fraction is not None:
         raise UsageError("--dead-fraction is for a log in place: a new one has nothing dead in it")
+    if spark is not None and (target is None or rate is not None):
+        raise UsageError("--engine spark writes a new log at full speed: give OUT, and no --rate")
     policy = CompactionPolicy(
         dead_fraction_min=0.25 if dead_fraction is None else dead_fraction,
         drop_deletes_before_us=drop_before,
@@ -99,7 +101,9 @@ def command(  # noqa: PLR0913 (an argument for each option)
         rate_bytes_per_s=rate,
     )
     if target is not None:
-        outcome = _into_new(out, log, target.rstrip("/"), policy, dry_run=dry_run)
+        target = target.rstrip("/")
+        with nullcontext(survey) if spark is None else spark.survey() as surveying:
+            outcome = _into_new(out, log, target, policy, surveying, dry_run=dry_run)
     elif kind_of(log) != "sirius":
         raise UsageError(f"{log} is not the folder of a Sirius log: give OUT, a new log to write")
     elif dry_run:
@@ -154,62 +158,16 @@ def _forecast(out: Output, path: str, policy: CompactionPolicy) -> Outcome:
 
 
 def _into_new(
-    out: Output, path: str, target: str, policy: CompactionPolicy, *, dry_run: bool
+    out: Output,
+    path: str,
+    target: str,
+    policy: CompactionPolicy,
+    surveying: Survey,
+    *,
+    dry_run: bool,
 ) -> Outcome:
-    if os.path.lexists(target):
-        raise UsageError(f"{target} is there already; this command writes a new log only")
-    throttle = Throttle(policy.rate_bytes_per_s, time.monotonic, time.sleep)
     with open_source(path) as source, progress(out, "compacting", 2 * source.last) as bar:
-        table = _newest(source, bar, throttle)
-        rows = live(table.rows())
-        leaving = droppable(rows, policy)
-        kept, deletes = rows[~leaving], rows[leaving]
-        wanted = Target(target, cast(Kind, source.kind), drop_control=True, truncate_times=True)
-        wanted = wanted.like(source).with_floor(int(deletes["seq"].max(initial=0)))
-        if dry_run:
-            return _foretold(source, table.records, kept, len(deletes), wanted)
-        written = _copy(source, kept["seq"].copy(), wanted, bar, throttle)
-        return _compared(source, target, (table.records, written.records), len(deletes))
-
-
-def _newest(source: Source, bar: Progress, throttle: Throttle) -> NewestTable:
-    table = NewestTable()
-    for batch in bar.over(source.batches(), 1):
-        throttle.spend(record_bytes(batch.entries))
-        table.add(batch)
-    return table
-
-
-def _copy(source: Source, seqs: Ints, wanted: Target, bar: Progress, throttle: Throttle) -> Written:
-    """Write the records with these numbers; the bar counts on from the pass before."""
-    batches = bar.over(source.batches(), 1 - source.last)
-    kept = (batch.where(among(seqs, batch)) for batch in batches)
-    return write(wanted, kept, lambda block: throttle.spend(len(block)))
-
-
-def _foretold(source: Source, records: int, kept: Rows, deletes: int, wanted: Target) -> Outcome:
-    found = describe(source)
-    made = estimated_bytes(source.kind, len(kept), int(kept["size"].sum()))
-    segments = len(found["segments"])
-    return Outcome(
-        Sums(segments, records, found["bytes"]),
-        Sums(segments, len(kept), made),
-        deletes_dropped=deletes,
-        bytes_written=made,
-        tombstone_floor=wanted.tombstone_floor if wanted.kind == "sirius" else 0,
-    )
-
-
-def _compared(source: Source, target: str, records: tuple[int, int], deletes: int) -> Outcome:
-    with open_source(target) as made:
-        before, after = describe(source), describe(made)
-    return Outcome(
-        Sums(len(before["segments"]), records[0], before["bytes"]),
-        Sums(len(after["segments"]), records[1], after["bytes"]),
-        deletes_dropped=deletes,
-        bytes_written=after["bytes"],
-        tombstone_floor=after["tombstone_floor"] or 0,
-    )
+        return into_new(source, target, policy, bar, survey=surveying, dry_run=dry_run)
 
 
 def _show(

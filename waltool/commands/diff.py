@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from waltool.command import command as _command
 from waltool.output import Output
 from waltool.progress import progress
 from waltool.source import open_source
+from waltool.spark import Spark, engine_options
 from waltool.states import counting, state_of
 from waltool.text import escape, plural
 
@@ -26,7 +28,16 @@ _NAMES = {Side.LEFT: "a", Side.RIGHT: "b", Side.BOTH: "both"}
 @click.argument("right", metavar="B", type=click.Path())
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="Show no more keys than this.")
 @click.option("--keys-only", is_flag=True, help="Show keys alone, one a line.")
-def command(out: Output, left: str, right: str, limit: int | None, keys_only: bool) -> int:
+@engine_options
+def command(
+    out: Output,
+    left: str,
+    right: str,
+    *,
+    limit: int | None,
+    keys_only: bool,
+    spark: Spark | None,
+) -> int:
     """Show the keys in which two logs differ.
 
     Compares what the logs stand for, the newest value of every key, and not how they came there: sequence numbers,
@@ -34,17 +45,22 @@ def command(out: Output, left: str, right: str, limit: int | None, keys_only: bo
     has another value in each; the sequence numbers are those of the values. Exits with 1 if there is any.
     """
     counts: Counter[Side] = Counter()
+    found_by = _compare(out, left, right) if spark is None else spark.diff(left, right)
+    for found in found_by:
+        counts[found.side] += 1
+        if limit is None or counts.total() <= limit:
+            _show(out, found, keys_only)
+    _sum_up(out, counts, limit, keys_only)
+    return 1 if counts else 0
+
+
+def _compare(out: Output, left: str, right: str) -> Iterator[Difference]:
     with (
         open_source(left) as a,
         open_source(right) as b,
         progress(out, "comparing", a.last + b.last, beside_records=True) as bar,
     ):
-        for found in diff(state_of(a), state_of(b), progress=counting(bar)):
-            counts[found.side] += 1
-            if limit is None or counts.total() <= limit:
-                _show(out, found, keys_only)
-    _sum_up(out, counts, limit, keys_only)
-    return 1 if counts else 0
+        yield from diff(state_of(a), state_of(b), progress=counting(bar))
 
 
 def _show(out: Output, found: Difference, keys_only: bool) -> None:

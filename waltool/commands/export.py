@@ -16,6 +16,7 @@ from waltool.filters import Filter, filter_options
 from waltool.output import Output
 from waltool.progress import progress
 from waltool.source import open_source
+from waltool.spark import Spark, engine_options
 from waltool.target import new_file
 from waltool.text import escape, plural
 
@@ -34,17 +35,39 @@ from waltool.text import escape, plural
     type=click.Choice(FORMATS),
     help="Default: as the file's name says, and jsonl in a pipe.",
 )
+@engine_options
 @filter_options()
 @log_argument
-def command(out: Output, log: str, target: str, wanted_format: str | None, wanted: Filter) -> None:
+def command(
+    out: Output,
+    log: str,
+    *,
+    target: str,
+    wanted_format: str | None,
+    wanted: Filter,
+    spark: Spark | None,
+) -> None:
     """Write records as JSON lines, CSV or Parquet.
 
     All fields are kept: sequence number, time in microseconds, operation, key, body, session and serial. A body that is
     not UTF-8 is written in base64, except to Parquet, which has bytes. Control entries are left out unless --control is
     given. Reads the log, or the part that the options leave, and changes nothing; the file appears when all of it is
-    on disk. Parquet needs pyarrow: pip install 'sirius-log[parquet]'.
+    on disk. Parquet needs pyarrow: pip install 'sirius-log[parquet]'. With --engine spark it is a
+    folder of Parquet files.
     """
-    format_, records = format_of(target, wanted_format), 0
+    format_ = format_of(target, wanted_format)
+    if spark is None:
+        records = _export(out, log, target, format_, wanted)
+    elif target == "-" or format_ != "parquet":
+        raise UsageError("--engine spark writes a folder of Parquet files: give -o NAME.parquet")
+    else:
+        records = spark.export(log, target, wanted)
+    if target != "-":
+        _show(out, target, format_, records)
+
+
+def _export(out: Output, log: str, target: str, format_: str, wanted: Filter) -> int:
+    records = 0
     if target == "-" and out.to_terminal and format_ != "jsonl":
         raise UsageError(
             f"{format_} is not for a terminal, since it has bytes as they are; give -o"
@@ -56,8 +79,7 @@ def command(out: Output, log: str, target: str, wanted_format: str | None, wante
             for batch in bar.over(wanted.batches(source), first):
                 writer.write(batch)
                 records += len(batch)
-    if target != "-":
-        _show(out, target, format_, records)
+    return records
 
 
 @contextmanager

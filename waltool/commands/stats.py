@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import click
-import numpy as np
 
-from sirius.wal import Op
 from waltool.command import command as _command
 from waltool.command import log_argument
 from waltool.filters import Filter, filter_options
-from waltool.keytable import Distinct
-from waltool.output import Output, op_name, time_fields
+from waltool.output import Output
 from waltool.params import separator as _separator
 from waltool.progress import progress
 from waltool.source import Source, open_source
-from waltool.tally import Histogram, Tally, top_prefixes
+from waltool.spark import Spark, engine_options
+from waltool.summary import PERIODS, Counted
+from waltool.tally import KeySums, Tally, top_prefixes
 from waltool.text import escape, number, plural, size
 
-_ROWS_MAX = 48
 _BAR = 40
-_PERIODS = {"hour": "h", "day": "D", "month": "M"}
 
 
 @_command("waltool stats films", "waltool stats --since 7d --prefix-separator : --top 3 films")
@@ -36,84 +33,50 @@ _PERIODS = {"hour": "h", "day": "D", "month": "M"}
 @click.option("--top", type=click.IntRange(0), default=10, help="How many prefixes; default: 10.")
 @click.option(
     "--per",
-    type=click.Choice(["auto", *_PERIODS]),
+    type=click.Choice(["auto", *PERIODS]),
     default="auto",
     help="Count records over time by this; default: whatever fits on a page.",
 )
+@engine_options
 @filter_options("first", "last", "since", "until", "key")
 @log_argument
-def command(out: Output, log: str, separator: str, top: int, per: str, wanted: Filter) -> None:
+def command(
+    out: Output,
+    log: str,
+    *,
+    separator: str,
+    top: int,
+    per: str,
+    wanted: Filter,
+    spark: Spark | None,
+) -> None:
     """Count records, keys and bytes, and what compaction would save.
 
     Reads all records, or those that the options leave; bodies are checked and not decoded. A record's bytes are those
     of its entry, key and body. Memory grows with the number of keys. Changes nothing.
     """
-    with open_source(log) as source:
-        tally, first, last, holes = _scan(out, source, wanted)
-    distinct = tally.finish()
-    found = {
-        "path": log,
-        "first": first,
-        "last": last,
-        "records": int(tally.records.sum()),
-        "holes": holes,
-        "bytes": int(tally.bytes.sum()),
-        "operations": _operations(tally),
-        **_keys(distinct),
-        "key_bytes": tally.key_bytes.summary(),
-        "body_bytes": tally.body_bytes.summary(),
-        "prefixes": [asdict(row) for row in top_prefixes(distinct, separator, top)],
-        "over_time": _over_time(tally.hours, per),
-    }
+    if spark is None:
+        with open_source(log) as source:
+            counted = _count(out, source, replace(wanted, control=True), separator, top)
+    else:
+        counted = spark.count(log, separator, top, wanted)
+    found = counted.summary(log, per)
     if out.as_json:
         out.object(found)
     else:
         _show(out, found)
 
 
-def _scan(out: Output, source: Source, wanted: Filter) -> tuple[Tally, int, int, int]:
+def _count(out: Output, source: Source, wanted: Filter, separator: str, top: int) -> Counted:
     tally, holes = Tally(), 0
-    wanted = replace(wanted, control=True)
     first, last = wanted.bounds(source)
     with progress(out, "reading", last - first + 1) as bar:
         for batch in bar.over(wanted.unfiltered(source), first):
             holes += batch.holes
             tally.add(wanted.apply(batch))
-    return tally, first, last, holes
-
-
-def _operations(tally: Tally) -> dict[str, dict[str, int]]:
-    known = {int(op) for op in Op}
-    ops = sorted(known | set(np.flatnonzero(tally.records).tolist()))
-    return {
-        op_name(op): {"records": int(tally.records[op]), "bytes": int(tally.bytes[op])}
-        for op in ops
-    }
-
-
-def _keys(distinct: Distinct) -> dict[str, dict[str, int]]:
-    live = int((distinct.op == Op.PUT).sum())
-    return {
-        "keys": {"distinct": len(distinct), "live": live, "deleted": len(distinct) - live},
-        "superseded": {
-            "records": int(distinct.updates.sum()) - len(distinct),
-            "bytes": int(distinct.total_size.sum() - distinct.size.sum()),
-        },
-    }
-
-
-def _over_time(hours: Histogram, per: str) -> dict[str, Any]:
-    """Count records by the hour, the day or the month, in UTC; periods without any are left out."""
-    times = hours.values.astype("datetime64[h]")
-    for period, unit in _PERIODS.items():
-        starts, places = np.unique(times.astype(f"datetime64[{unit}]"), return_inverse=True)
-        if period == per or (per == "auto" and (len(starts) <= _ROWS_MAX or period == "month")):
-            break
-    counts = np.zeros(len(starts), np.int64)
-    np.add.at(counts, places, hours.counts)
-    begins = starts.astype("datetime64[us]").astype(np.int64).tolist()
-    rows = zip(begins, counts.tolist(), strict=True)
-    return {"per": period, "counts": [{**time_fields(t), "records": n} for t, n in rows]}
+    distinct = tally.finish()
+    prefixes = top_prefixes(distinct, separator, top)
+    return Counted(first, last, holes, tally.sums, KeySums.of(distinct), prefixes)
 
 
 def _show(out: Output, found: dict[str, Any]) -> None:

@@ -74,6 +74,10 @@ class Backlog:
             self._queue.append(block)
             self._bytes += len(block)
 
+    def jump(self, last: int) -> None:
+        """Everything up to `last` is in the log, and is read from there when its turn comes."""
+        self._decided = Seq(max(self._decided, last))
+
     def take(self) -> list[Block]:
         """Return the next blocks, in order: one from memory, or some from the log. Empty if there is nothing.
 
@@ -102,6 +106,11 @@ class Backlog:
     def missing(self) -> tuple[int, int]:
         """The next range to read from the log when `pop` has nothing; it may be empty."""
         return self._taken + 1, min(self._decided, self._taken + _READ_SLOTS)
+
+    @property
+    def gap(self) -> tuple[int, int]:
+        """All of that range, for who reads it piece by piece."""
+        return self._taken + 1, self._decided
 
     def skip(self, last: int) -> None:
         """What comes next, up to `last`, was read from the log."""

@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from sirius.paxos.members import Configuration, Member
-from sirius.paxos.values import Content, Request, Run
+from sirius.paxos.values import PUBLISHERS, Content, Request, Run
 from sirius.types import Ballot, NodeId, Seq
 from sirius.wal.block import ENTRY, Block, Entries, assemble, seal
-from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Update
+from sirius.wal.record import CONTROL_FROM, DEFAULT_LIMITS, Limits, Op, Update
 
 MEMBERSHIP_KEY: Final = b"membership"
 """All membership entries have one key, so compaction keeps the newest."""
 _MEMBERSHIP: Final = np.uint8(Op.MEMBERSHIP)
+_SESSION: Final = np.uint8(Op.SESSION)
 _NOTHING: Final = Update(Op.NOOP, b"")
+
+Sessions = npt.NDArray[np.uint64]
 
 
 class BlockCodec:
@@ -42,8 +47,11 @@ class BlockCodec:
         at = 0
         for request in requests:
             end = at + len(request.updates)
-            entries["session"][at:end] = request.session
             entries["serial"][at:end] = np.arange(request.serial, request.serial + end - at)
+            if request.session >= PUBLISHERS:
+                entries["serial"][end] = request.last_serial
+                end += 1
+            entries["session"][at:end] = request.session
             at = end
         return assemble(first, first + at - 1, entries, keys, bodies, self._limits)
 
@@ -75,17 +83,22 @@ class BlockCodec:
     def content(self, value: Block) -> Content:
         """Read off what consensus wants to know."""
         entries = value.entries
-        has_holes = len(entries) < value.last - value.first + 1
-        runs = () if has_holes else _runs(entries)
-        return Content(runs, _configurations(value), has_holes)
+        if has_holes := len(entries) < value.last - value.first + 1:
+            return Content(_marks(entries), _configurations(value), has_holes)
+        if int(entries["op"].max()) < CONTROL_FROM:
+            return Content(_runs(entries, entries["session"]))
+        return Content(_all_runs(entries), _configurations(value))
 
 
 def _updates(request: Request) -> Sequence[Update]:
-    return [_NOTHING] * len(request.updates) if request.cancelled else request.updates
+    if request.cancelled:
+        return [_NOTHING] * len(request.updates)
+    if request.session >= PUBLISHERS:
+        return [*request.updates, Update(Op.SESSION, b"%016x" % request.session)]
+    return request.updates
 
 
-def _runs(entries: Entries) -> tuple[Run, ...]:
-    sessions = entries["session"]
+def _runs(entries: Entries, sessions: Sessions) -> tuple[Run, ...]:
     ends = (sessions[1:] != sessions[:-1]).nonzero()[0].tolist()
     ends.append(len(entries) - 1)
     found = []
@@ -94,6 +107,29 @@ def _runs(entries: Entries) -> tuple[Run, ...]:
         if session:
             found.append(Run(session, int(entries["serial"][end]), Seq(int(entries["seq"][end]))))
     return tuple(found)
+
+
+def _all_runs(entries: Entries) -> tuple[Run, ...]:
+    """Return the runs of entries among which may be marks. A mark ends its publisher's run and is no part of it."""
+    is_mark = entries["op"] == _SESSION
+    if not is_mark.any():
+        return _runs(entries, entries["session"])
+    # Where marks stand there is no session, so that those in front of and behind one are not taken for one run.
+    return _merged(_runs(entries, np.where(is_mark, 0, entries["session"])), _marks(entries))
+
+
+def _marks(entries: Entries) -> tuple[Run, ...]:
+    """Return what marks say: the last serial of a publisher's request, and its slot, right in front of the mark."""
+    found = entries[entries["op"] == _SESSION]
+    columns = (found[name].tolist() for name in ("session", "serial", "seq"))
+    return tuple(
+        Run(session, serial, Seq(seq - 1)) for session, serial, seq in zip(*columns, strict=True)
+    )
+
+
+def _merged(runs: Sequence[Run], marks: Sequence[Run]) -> tuple[Run, ...]:
+    """Return all runs in the order of the log, those that are told twice once."""
+    return tuple(sorted({*runs, *marks}, key=attrgetter("last_slot")))
 
 
 def _configurations(block: Block) -> tuple[Configuration, ...]:

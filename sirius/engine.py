@@ -20,44 +20,45 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol, get_args
 
+from sirius import remembering
 from sirius.catchup.config import CatchupConfig
 from sirius.catchup.effects import Effects as CatchupEffects
-from sirius.catchup.effects import FinishResync, Read, ResyncStep, Stage
+from sirius.catchup.effects import (
+    FinishResync,
+    InstallSegment,
+    Read,
+    ResyncStep,
+    SegmentStep,
+    Stage,
+)
 from sirius.catchup.machine import Catchup
 from sirius.catchup.messages import Message as CatchupMessage
 from sirius.catchup.ranges import Start
 from sirius.catchup.sources import Source
-from sirius.codec import BlockCodec, from_json, to_json
-from sirius.errors import LogError, OutOfOrder
-from sirius.feeding import Fed, Found, Listed, Unreadable, edition_of
-from sirius.paxos.acceptor import Under
+from sirius.codec import BlockCodec
+from sirius.errors import LogError, LogFailed, OutOfOrder
+from sirius.feeding import Fed, Fetched, Found, Listed, Unreadable, edition_of
 from sirius.paxos.config import PaxosConfig
-from sirius.paxos.effects import (
-    Answer,
-    Effects,
-    Entry,
-    KeepAccepted,
-    KeepBallot,
-    KeepNote,
-    KeepPromise,
-    Trim,
-)
+from sirius.paxos.effects import Answer, Effects, Entry, KeepNote
 from sirius.paxos.machine import Machine
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Envelope, Message
 from sirius.paxos.sessions import Sessions
-from sirius.paxos.state import ACCEPTED, FOUNDED, JOINED, Recovered
-from sirius.paxos.values import SLOT_MAX, PValue
-from sirius.types import Ballot, NodeId, Seq
+from sirius.paxos.state import JOINED
+from sirius.paxos.values import Numbers
+from sirius.remembering import CLUSTER_TAG
+from sirius.taking import Installed, Refused, Taken, Taker, Written
+from sirius.types import Seq
 from sirius.wal import Block, Log
 from sirius.wal.journal import Journal
 from sirius.wal.record import Update
 from sirius.wal.staging import Staging
 
-_NODE: Final = b"node"
-
+_EARLY_MAX: Final = 16
+"""Who has just joined a cluster has one question under way. More than that may be lost: it is asked again."""
 
 _CATCHUP: Final = get_args(CatchupMessage)
 
@@ -79,6 +80,15 @@ class Port(Protocol):
 
     def read(self, read: Read) -> None:
         """Have a read done (`sirius.feeding.feed`), now or later, and give the outcome to `Engine.fed`."""
+        ...
+
+    def take(self, work: Callable[[], Taken | None]) -> None:
+        """Have work on files done: on a thread of its own, or at least later, one after the other in the order of the
+        calls. Give the outcome, if there is one, to `Engine.took`."""
+        ...
+
+    def installed(self, first: Seq, last: Seq) -> None:
+        """The log has got a segment, behind all that was decided: whoever applies it finds it there."""
         ...
 
     def replacing(self) -> None:
@@ -132,10 +142,16 @@ class Engine:
         self._tickets: deque[tuple[int, int]] = deque()
         """Tickets of the machine, and those of the journal that settle them."""
         self._journal_ticket = self._pushed = 0
+        self._joined = 0
+        """The journal's ticket of the note that says to which cluster this node belongs."""
+        self._early: deque[Envelope] = deque(maxlen=_EARLY_MAX)
+        """What came for catch-up before that note was on disk."""
         self._failed = False
-        me = Member(identity(journal, world.rng), name)
+        me = Member(remembering.identity(journal, world.rng), name)
         self._codec = BlockCodec(world.now_us, log.config.limits)
-        disk = recover(log, journal, self._codec, settings)
+        disk = remembering.recover(
+            log, journal, self._codec, settings.paxos.sessions_max, settings.new_cluster
+        )
         self.machine = Machine(me, settings.paxos, self._codec, world.rng, world.now, disk)
         start = Start(disk.decided, edition_of(log.manifest))
         catchup = settings.catchup
@@ -144,6 +160,13 @@ class Engine:
         self._followed: tuple[Source, ...] = ()
         self._staging: Staging | None = None
         self._staged: Configuration | None = None
+        self._sessions_max = settings.paxos.sessions_max
+        self._staged_sessions = Sessions(1, self._sessions_max)
+        self._taker = Taker(log, self._codec, self._sessions_max)
+        self._installing = 0
+        """The transfer of which a segment is being installed."""
+        self._waiting: list[Block] = []
+        """What was decided meanwhile: nobody knows where the log will end."""
 
     # ------------------------------------------------------------------ what goes in
 
@@ -158,7 +181,34 @@ class Engine:
             self._do(self.machine.step(envelope))
         elif self.machine.admits(envelope) or not envelope.cluster:
             # Who belongs to no cluster yet may ask, and is told which one this is.
+            self._do(self.machine.admitted())
+            self._early.append(envelope)
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Take what came for catch-up, once it is on disk to which cluster this node belongs.
+
+        A log that begins with holes does not tell. A node that starts with such a log and without the note takes it
+        for an imported one, and no cluster takes it in.
+        """
+        while self._early and self._is_noted():
+            envelope = self._early.popleft()
             self._pull(self.catchup.step(envelope.sender, envelope.message))
+
+    def _is_noted(self) -> bool:
+        """Say whether the disk knows to which cluster this node belongs: the journal, and in case of damage the log."""
+        cluster = str(self.machine.cluster)
+        if self._joined > self.journal.durable:
+            return False
+        if cluster != "0" and self.log.manifest.tags.get(CLUSTER_TAG) != cluster:
+            try:
+                self.log.tag(**{CLUSTER_TAG: cluster})
+            except LogError as error:
+                self._lost(error)
+                return False
+            except OSError:
+                return False  # as on a full disk; the next message tries again
+        return True
 
     def tick(self, now: float) -> None:
         """Let time pass."""
@@ -187,10 +237,17 @@ class Engine:
         voters = [Source(member, primary=True) for member in self._acquaintances]
         self._pull(self.catchup.set_sources([*voters, *self._followed]))
 
-    def propose(self, now: float, token: int, updates: Sequence[Update], size: int) -> None:
-        """Have updates decided; `Port.answer` tells what became of them."""
+    def propose(
+        self,
+        now: float,
+        token: int,
+        updates: Sequence[Update],
+        size: int,
+        numbers: Numbers | None = None,
+    ) -> None:
+        """Have updates decided; `Port.answer` tells what became of them. See `Machine.propose` for `numbers`."""
         self._at(now)
-        self._do(self.machine.propose(token, updates, size))
+        self._do(self.machine.propose(token, updates, size, numbers))
 
     def read(self, now: float, token: int) -> None:
         """Ask from where on a read is up to date; `Port.answer` tells."""
@@ -205,8 +262,25 @@ class Engine:
                 self._pull(self.catchup.found(read, blocks, edition))
             case Listed(read, offers, edition):
                 self._pull(self.catchup.listed(read, offers, edition))
+            case Fetched(read, data):
+                self._pull(self.catchup.part(read, data))
             case Unreadable(read, reason):
                 self._pull(self.catchup.unreadable(read, reason))
+
+    def took(self, now: float, outcome: Taken) -> None:
+        """Take the outcome of work on files that was asked for."""
+        self._at(now)
+        match outcome:
+            case Written(transfer):
+                self._pull(self.catchup.written(transfer))
+            case Refused(transfer):
+                if transfer == self._installing:
+                    self._append_waiting()
+                self._pull(self.catchup.refused(transfer))
+            case Installed(staged=True):
+                self._stage_segment(outcome)
+            case Installed():
+                self._jump(outcome)
 
     def compacted(self) -> None:
         """A compaction pass has changed the log. Call it before reads that were done meanwhile are answered."""
@@ -261,12 +335,19 @@ class Engine:
         while self._held and self._held[0][0] <= durable:
             self._send(self._held.popleft()[1])
         self._run_own()
+        self._catch_up()
 
     def _fail(self, error: LogError) -> None:
         """Nothing that was held back may leave any more: nobody knows whether it is on disk."""
         self._failed = True
         self._held.clear()
         self._do(self.machine.disable(str(error)))
+
+    def _lost(self, error: LogError | OSError) -> None:
+        """Something is not on disk that the machines take to be there, so this node begins again from its disk."""
+        failure = self.log.failure or LogFailed(str(error))
+        self.log.fail(failure)
+        self._fail(failure)
 
     @property
     def is_waiting(self) -> bool:
@@ -307,7 +388,9 @@ class Engine:
             return
         try:
             for entry in entries:
-                self._journal_ticket = keep(self.journal, entry)
+                self._journal_ticket = remembering.keep(self.journal, entry)
+                if isinstance(entry, KeepNote) and entry.key == JOINED:
+                    self._joined = self._journal_ticket
         except LogError as error:
             self._fail(error)
             return
@@ -331,6 +414,9 @@ class Engine:
                 self._port.send(to, envelope)
 
     def _append(self, blocks: Sequence[Block]) -> None:
+        if self._installing:
+            self._waiting += blocks
+            return
         for block in blocks:
             try:
                 self.log.append(block)
@@ -348,15 +434,47 @@ class Engine:
                 self.log.raise_tombstone_floor(effects.floor)
             for step in effects.resync:
                 self._resync(step)
-        except LogError as error:
-            self._fail(error)
+        except (LogError, OSError) as error:
+            self._lost(error)
             return
         if effects.learned:
             self._do(self.machine.learn(effects.learned))
+        for part in effects.segments:
+            self._take(part)
         for read in effects.read:
             self._port.read(read)
         for to, message in effects.send:
             self._port.send(to, self.machine.envelope(to, message))
+
+    def _take(self, step: SegmentStep) -> None:
+        if isinstance(step, InstallSegment) and not step.staged:
+            self._installing = step.transfer
+        self._port.take(partial(self._taker.take, step))
+
+    def _jump(self, outcome: Installed) -> None:
+        """A segment is part of the log."""
+        first, last = outcome.info.first, outcome.info.last
+        self._port.installed(first, last)
+        self._do(self.machine.installed(first, last, outcome.configuration, outcome.sessions))
+        self._pull(self.catchup.installed(outcome.transfer))
+        self._append_waiting()
+
+    def _append_waiting(self) -> None:
+        """Append what was decided meanwhile, as far as the log does not have it now."""
+        self._installing = 0
+        waiting, self._waiting = self._waiting, []
+        end = self.log.next_seq
+        self._append([_behind(block, end) for block in waiting if block.last >= end])
+
+    def _stage_segment(self, outcome: Installed) -> None:
+        try:
+            self._begin_staging().add(outcome.info)
+        except (LogError, OSError) as error:
+            self._lost(error)
+            return
+        self._staged = outcome.configuration or self._staged
+        self._staged_sessions.extend(outcome.info.first, outcome.sessions)
+        self._pull(self.catchup.installed(outcome.transfer))
 
     def _resync(self, step: ResyncStep) -> None:
         if isinstance(step, Stage):
@@ -367,11 +485,18 @@ class Engine:
             self._drop_staging()
 
     def _stage(self, blocks: Iterable[Any]) -> None:
+        staging = self._begin_staging()
+        for block in blocks:
+            content = self._codec.content(block)
+            self._staged = content.configuration or self._staged
+            self._staged_sessions.learn(content, block.last)
+            staging.append([block])
+
+    def _begin_staging(self) -> Staging:
         if self._staging is None:
             self._staging, self._staged = self.log.stage(), None
-        for block in blocks:
-            self._staged = self._codec.content(block).configuration or self._staged
-            self._staging.append([block])
+            self._staged_sessions = Sessions(1, self._sessions_max)
+        return self._staging
 
     def _take_over(self, staging: Staging, step: FinishResync) -> None:
         """Let the staged log be the log."""
@@ -384,7 +509,7 @@ class Engine:
             return
         self._staging = None
         self._port.replaced(step.last)
-        self._do(self.machine.resynced(step.last, self._staged))
+        self._do(self.machine.resynced(step.last, self._staged, self._staged_sessions))
         self._pull(self.catchup.resynced(edition_of(self.log.manifest)))
 
     def _drop_staging(self) -> None:
@@ -393,65 +518,5 @@ class Engine:
             self._staging = None
 
 
-def keep(journal: Journal, entry: Entry) -> int:
-    """Put one entry into the journal; return its ticket."""
-    match entry:
-        case KeepPromise(ballot):
-            return journal.promise(ballot)
-        case KeepBallot(ballot):
-            return journal.use_ballot(ballot)
-        case KeepAccepted(ballot, value):
-            return journal.accept(ballot, value)  # type: ignore[arg-type]
-        case Trim(decided):
-            return journal.trim(decided)
-        case KeepNote(key, value):
-            return journal.note(key.encode(), _note(value))
-
-
-def _note(value: object) -> bytes:
-    if isinstance(value, Configuration):
-        return to_json(value)
-    if isinstance(value, Under):
-        return b"%d.%d.%d" % (*value.ballot, value.first)
-    return str(value).encode()
-
-
-def _under(note: bytes) -> Under:
-    number, node, first = map(int, note.split(b"."))
-    return Under(Ballot(number, node), first)
-
-
-def identity(journal: Journal, rng: random.Random) -> NodeId:
-    """Return the node id that this disk holds; an empty one gets a new one, and with it no vote."""
-    if (found := journal.notes.get(_NODE)) is not None:
-        return NodeId(int(found))
-    node = NodeId(rng.getrandbits(63) | 1)
-    journal.note(_NODE, str(node).encode())
-    journal.flush()
-    return node
-
-
-def recover(log: Log, journal: Journal, codec: BlockCodec, settings: Settings) -> Recovered:
-    """Return what the disk remembers."""
-    decided = log.durable_seq
-    founded = journal.notes.get(FOUNDED.encode())
-    configuration = from_json(founded) if founded else None
-    # A cluster that was founded on a backup has the configurations of another one in its log.
-    cluster = configuration.cluster if configuration else int(journal.notes.get(JOINED.encode(), 0))
-    sessions = Sessions(1, settings.paxos.sessions_max)
-    for block in log.blocks():
-        content = codec.content(block)
-        sessions.learn(content, block.last)
-        for found in content.configurations:
-            if found.cluster == cluster or not (cluster or settings.new_cluster):
-                configuration = found
-    return Recovered(
-        decided=decided,
-        promised=journal.promised,
-        highest=journal.highest_ballot,
-        accepted=[PValue(*each) for each in journal.accepted(decided + 1, SLOT_MAX)],
-        under=_under(under) if (under := journal.notes.get(ACCEPTED.encode())) else None,
-        cluster=int(journal.notes.get(JOINED.encode(), 0)),
-        configuration=configuration,
-        sessions=sessions,
-    )
+def _behind(block: Block, first: int) -> Block:
+    return block.cut(max(first, block.first), block.last)

@@ -7,6 +7,7 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from sirius.catchup.effects import ListSegments, Read, ReadFile, ReadRange
@@ -24,11 +25,18 @@ class Found(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Sealed segments."""
+    """Segments, as parts of files."""
 
     read: int
     offers: tuple[SegmentOffer, ...]
     edition: Edition
+
+
+class Fetched(NamedTuple):
+    """Bytes of a file."""
+
+    read: int
+    data: bytes
 
 
 class Unreadable(NamedTuple):
@@ -38,7 +46,7 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-Fed = Found | Listed | Unreadable
+Fed = Found | Listed | Fetched | Unreadable
 
 
 def edition_of(manifest: Manifest) -> Edition:
@@ -53,9 +61,10 @@ def feed(log: Log, read: Read) -> Fed:
             case ReadRange():
                 return _range(log, read)
             case ListSegments():
-                return Listed(read.read, (), edition_of(log.manifest))
-            case ReadFile():
-                return Unreadable(read.read, "files are not served yet")
+                return _segments(log, read)
+            case ReadFile(number, segment, offset, bytes_max):
+                # Unchecked: whoever takes it checks every block, and would have to in any case.
+                return Fetched(number, log.read_raw(segment, offset, bytes_max))
     except (LogError, OSError) as error:
         return Unreadable(read.read, str(error))
 
@@ -67,6 +76,14 @@ def _range(log: Log, read: ReadRange) -> Fed:
             return Unreadable(read.read, f"the log on disk ends at {snapshot.last}")
         blocks = tuple(_within(snapshot.blocks(read.first, last), read.bytes_max))
         return Found(read.read, blocks, edition_of(snapshot.manifest))
+
+
+def _segments(log: Log, read: ListSegments) -> Fed:
+    """List what is on disk, the finished part of the active segment too."""
+    with log.snapshot() as snapshot:
+        parts = islice(snapshot.parts(read.first), read.segments_max)
+        offers = tuple(SegmentOffer(*part) for part in parts)
+        return Listed(read.read, offers, edition_of(snapshot.manifest))
 
 
 def _within(blocks: Iterator[Block], bytes_max: int) -> Iterator[Block]:

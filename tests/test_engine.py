@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TypeVar
+from errno import ENOSPC
+from typing import Literal, TypeVar
 
 import pytest
 
 from sirius.catchup.config import CatchupConfig
 from sirius.catchup.effects import Read
-from sirius.catchup.messages import Edition, Pull
+from sirius.catchup.messages import Edition, Pull, Range, Standing
 from sirius.engine import Engine, Settings, World
+from sirius.errors import LogFailed
 from sirius.feeding import Unreadable
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Answer, ReadAt, ReadFailed
@@ -29,7 +31,10 @@ from sirius.paxos.messages import (
     PreVoted,
     Promise,
     TakeOver,
+    Welcome,
 )
+from sirius.remembering import CLUSTER_TAG
+from sirius.taking import Taken, Written
 from sirius.testing.filesystem import MemoryFileSystem
 from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
 from sirius.wal import Block, Log, LogConfig, Op, Update
@@ -37,7 +42,7 @@ from sirius.wal.journal import Journal
 
 B, C = Member(NodeId(2), "b"), Member(NodeId(3), "c")
 UPDATES = [Update(Op.PUT, b"key", b"body")]
-M = TypeVar("M", bound=Message)
+M = TypeVar("M")
 LATE = 1000.0
 """Long after the last tick, which is at 0."""
 
@@ -63,6 +68,12 @@ class Outside:
     def read(self, read: Read) -> None:
         self.reads.append(read)
 
+    def take(self, work: Callable[[], Taken | None]) -> None:
+        raise AssertionError(f"nobody gives files: {work}")
+
+    def installed(self, first: Seq, last: Seq) -> None:
+        raise AssertionError(f"nobody gave a segment from {first} to {last}")
+
     def replacing(self) -> None: ...
 
     def replaced(self, last: Seq) -> None:
@@ -79,15 +90,17 @@ def outside() -> Outside:
     return Outside()
 
 
+def make_engine(fs: MemoryFileSystem, outside: Outside, *, new_cluster: bool = False) -> Engine:
+    log = Log.open("log", LogConfig(background=False, reserve_bytes=0), fs=fs)
+    journal = Journal.open("log/journal", uid=log.manifest.uid, fs=fs, background=False)
+    settings = Settings(PaxosConfig(lease=True), CatchupConfig(), new_cluster=new_cluster)
+    return Engine("a", log, journal, outside, settings, World(random.Random(1), 0.0, lambda: 0))
+
+
 @pytest.fixture
 def engine(outside: Outside) -> Engine:
     """A voter of three, without a leader, whose last tick was at 0."""
-    fs = MemoryFileSystem()
-    log = Log.open("log", LogConfig(background=False, reserve_bytes=0), fs=fs)
-    journal = Journal.open("log/journal", uid=log.manifest.uid, fs=fs, background=False)
-    settings = Settings(PaxosConfig(lease=True), CatchupConfig())
-    world = World(random.Random(1), 0.0, lambda: 0)
-    made = Engine("a", log, journal, outside, settings, world)
+    made = make_engine(MemoryFileSystem(), outside)
     me = made.machine.me
     found = Found(Configuration(7, 1, (me, B, C)))
     made.receive(0.0, Envelope(7, 1, B, me.node, found))
@@ -173,6 +186,7 @@ CALLS: dict[str, Callable[[Engine], None]] = {
     "hand_over": lambda engine: engine.hand_over(LATE),
     "sync": lambda engine: engine.sync(LATE),
     "settle": lambda engine: engine.settle(LATE),
+    "took": lambda engine: engine.took(LATE, Written(1)),
 }
 
 
@@ -196,3 +210,80 @@ def test_time_never_goes_back(engine: Engine) -> None:
     engine.tick(LATE)
     engine.read(LATE - 1, 5)
     assert (engine.machine._state.now, engine.catchup._context.now) == (LATE, LATE)
+
+
+def beginning_with_holes(engine: Engine, outside: Outside) -> Envelope:
+    """Have the engine ask for a log, and return an answer: a part that says nothing, not even whose it is."""
+    engine.wish(0.0, ("b", "c"))
+    engine.receive(0.0, Envelope(7, 1, B, engine.machine.me.node, Welcome(False, B)))
+    engine.tick(0.0)
+    question = outside.said(Pull)[0]
+    standing = Standing(Seq(9), Seq(9), Edition(1, Seq(9)), (B.node,))
+    answer = Range(question.request, Seq(1), Seq(9), (Block.hole(1, 9),), standing)
+    return Envelope(7, 1, B, engine.machine.me.node, answer)
+
+
+def test_a_log_grows_only_once_it_is_on_disk_whose_it_is(outside: Outside) -> None:
+    """Seed 1689 of the simulator: a node lost its power with the first segment of a log, which began with holes, and
+    without the note which cluster it had joined. It took the log for an imported one, and nobody took it in."""
+    fs = MemoryFileSystem()
+    engine = make_engine(fs, outside)
+    engine.receive(0.0, beginning_with_holes(engine, outside))
+    engine.log.flush()
+    assert engine.log.next_seq == 1
+    engine.journal.sync()
+    engine.settle(0.0)
+    assert engine.log.next_seq == 10
+    engine.log.flush()
+    assert make_engine(fs.synced(), Outside()).machine.cluster == 7
+
+
+def test_a_log_does_not_grow_while_a_full_disk_cannot_say_whose_it_is(outside: Outside) -> None:
+    """Seed 278."""
+    fs = MemoryFileSystem()
+    engine = make_engine(fs, outside)
+    fs.fail("append", "manifests", ENOSPC)
+    engine.receive(0.0, beginning_with_holes(engine, outside))
+    engine.sync(0.0)
+    assert engine.log.next_seq == 1
+    engine.settle(0.0)
+    assert engine.log.next_seq == 10
+    assert engine.log.manifest.tags == {CLUSTER_TAG: "7"}
+
+
+@pytest.mark.parametrize("operation", ["append", "sync_dir"])
+def test_a_node_begins_again_if_the_floor_of_its_log_cannot_be_raised(
+    outside: Outside, operation: Literal["append", "sync_dir"]
+) -> None:
+    """Seed 1000806: what catch-up took to be on disk was not, and the node ended as if that were a bug."""
+    fs = MemoryFileSystem()
+    engine = make_engine(fs, outside)
+    answer = beginning_with_holes(engine, outside)
+    engine.log.tag(**{CLUSTER_TAG: "7"})
+    fs.fail(operation, "manifests", ENOSPC)
+    engine.receive(0.0, answer)
+    engine.sync(0.0)
+    assert isinstance(engine.log.failure, LogFailed)
+    assert (engine.log.next_seq, engine.log.tombstone_floor) == (1, 0)
+
+
+def joined_and_damaged(outside: Outside) -> MemoryFileSystem:
+    """A disk whose node has joined a cluster, and whose journal is gone."""
+    fs = MemoryFileSystem()
+    engine = make_engine(fs, outside)
+    engine.receive(0.0, Envelope(7, 1, B, engine.machine.me.node, Pull(1, Seq(1), Seq(9), 100)))
+    engine.sync(0.0)
+    left = fs.synced()
+    left.remove("log/journal/journal")
+    return left
+
+
+def test_a_log_tells_whose_it_is_when_the_journal_does_not(outside: Outside) -> None:
+    """Seed 1001949 of the simulator: as above, and then a bit of the journal flipped."""
+    fs = joined_and_damaged(outside)
+    assert make_engine(fs, Outside()).machine.cluster == 7
+
+
+def test_a_backup_of_which_a_new_cluster_is_made_belongs_to_none(outside: Outside) -> None:
+    fs = joined_and_damaged(outside)
+    assert make_engine(fs, Outside(), new_cluster=True).machine.cluster == 0

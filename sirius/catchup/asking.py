@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from sirius.catchup.context import Context
 from sirius.catchup.effects import AbandonResync, BeginResync
-from sirius.catchup.messages import Pull, PullSegments, Standing
+from sirius.catchup.messages import Pull, PullSegments, Segments, Standing
 from sirius.catchup.ranges import Tail
 from sirius.catchup.regions import Region
 from sirius.catchup.resync import Floors, Resyncing
-from sirius.catchup.rounds import Asked, Question, Rounds
+from sirius.catchup.rounds import Question, Rounds
 from sirius.catchup.segments import Transfer
 from sirius.catchup.sources import Source, Sources
 from sirius.catchup.stream import Stream
@@ -48,6 +48,7 @@ class Asking:
         self._sources = sources
         self._attempts = 0
         self._ranges_until = 0
+        self._transfers = 0
         self._moved_at = context.now
 
     @property
@@ -96,11 +97,14 @@ class Asking:
     # ------------------------------------------------------------------ asking
 
     def begin_if_due(self) -> None:
-        """Begin a round, unless a stream brings everything."""
-        is_needed = self.stream is None or self.is_behind or self.region.is_probe_due
-        if not is_needed or not self.rounds.is_due or self.waits_for_driver:
+        """Begin a round, unless a stream brings everything, and none from nearer by could."""
+        if not self.rounds.is_due or self.waits_for_driver:
             return
-        source = self.pinned or self.region.probe()
+        nearer = self._nearer()
+        is_needed = self.stream is None or self.is_behind or self.region.is_probe_due
+        if not is_needed and nearer is None:
+            return
+        source = self.pinned or self.region.probe() or nearer
         source = source or (self.stream.source if self.stream else None)
         if source is not None:
             self.ask(source)
@@ -109,8 +113,30 @@ class Asking:
             anybody = self._sources.choose(self.allowed)
             self.ask(anybody) if anybody else self.rounds.rest()
 
+    def _nearer(self) -> Source | None:
+        """A source that should bring what is new instead of the present one. That goes on until this one answers."""
+        return self._sources.nearer(self.stream.source, self.allowed) if self.stream else None
+
     def ask(self, source: Source) -> None:
-        self.rounds.ask(source, self._question(source))
+        if self.transfer is None:
+            self.rounds.ask(source, self._question(source))
+        else:
+            self.ask_parts(self.transfer)
+
+    def ask_parts(self, transfer: Transfer) -> None:
+        """Ask for as many parts of a file as may be under way, unless it is time to wait."""
+        if not self.rounds.is_due or transfer.is_installing:
+            return
+        next_request, position = self.rounds.next_request, self.tail.position
+        for question in transfer.questions(next_request, self.window.bytes, position):
+            self.context.send(transfer.source.member, question)
+
+    def begin_transfer(self, source: Source, answer: Segments) -> None:
+        """Take the segments that were offered. Until they are here nothing else may grow the log, so no stream."""
+        self._transfers += 1
+        self.stream = None
+        staged = self.resync is not None
+        self.transfer = Transfer(self._transfers, self.context, source, answer, staged=staged)
 
     def ask_another(self, source: Source) -> None:
         """This one cannot help."""
@@ -130,8 +156,6 @@ class Asking:
 
     def _question(self, source: Source) -> Question:
         tail, config, request = self.tail, self.context.config, self.rounds.next_request()
-        if self.transfer is not None:
-            return self.transfer.question(request, config.file_bytes_max, tail.position)
         first, era = Seq(tail.position + 1), tail.era_of(source.node)
         last = tail.position + self.window.slots
         if 0 < config.segment_slots < self.known - tail.position:
@@ -149,14 +173,15 @@ class Asking:
     def succeeded(self) -> None:
         self._attempts = 0
         self.rounds.succeeded()
+        self._sources.succeeded()
 
-    def lost(self, asked: Asked[Question]) -> None:
+    def lost(self, source: Source) -> None:
         """No answer came."""
         self.window.shrink()
         self._attempts += 1
         if self.pinned is None or self._attempts >= self.context.config.attempts_max:
-            self.give_up(f"{asked.source.member.name} does not answer")
-            self.shun(asked.source)
+            self.give_up(f"{source.member.name} does not answer")
+            self.shun(source)
         self.rounds.back_off()
 
     def shun(self, source: Source) -> None:

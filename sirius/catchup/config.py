@@ -33,7 +33,8 @@ class CatchupConfig:
     shun_s: float = 5.0
     """How long a source that could not help is passed over while there are others."""
     prefer: Literal["random", "nearest"] = "random"
-    """Which source a round begins with: any, as in the paper, or one of the nearest."""
+    """Which source a round begins with: any, as in the paper, or one of the nearest. With "nearest" a stream is left
+    for one from nearer by, once that answers."""
     attempts_max: int = 4
     """How often a source that cannot be replaced by another (a resync, a file) is asked in vain."""
 
@@ -43,12 +44,14 @@ class CatchupConfig:
     window_bytes_min: int = 64 * 1024
     window_bytes_max: int = 8 * 1024 * 1024
 
-    segment_slots: int = 1_000_000
-    """Who is further behind than this asks for whole segments; 0: never."""
+    segment_slots: int = 50_000
+    """Who is further behind than this asks for segments as files; 0: never."""
     segments_max: int = 64
     """How many segments are offered at a time."""
-    file_bytes_max: int = 4 * 1024 * 1024
-    """How much of a file travels in one message."""
+    file_bytes_max: int = 1024 * 1024
+    """How much of a file travels in one message. More is slower: what a cache holds is copied for next to nothing."""
+    file_parts_max: int = 16
+    """How many parts of a file a puller has asked for and not written, and how many a source reads for one puller."""
 
     range_slots_max: int = 65536
     """How much a source puts into one answer, however much was asked for. One value always fits."""

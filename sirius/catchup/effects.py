@@ -3,9 +3,11 @@
 1. `floor`: the log's tombstone floor rises to this, on disk, before anything below is appended: what comes was read
    from a log that has dropped deletes up to there.
 2. `learned` goes to the consensus machine (`learn`), whose appends go to the log: decided values, in order, proven.
-3. `segments`: files on their way. `WritePart` writes into a file that is not part of the log, `InstallSegment` checks
-   it as a whole (its checksum, its blocks, that they cover exactly what was offered) and makes it the next of the
-   log, or of the staged log. It is answered by `installed` or `refused`. `DropSegment` deletes an unfinished one.
+3. `segments`: files on their way. `WritePart` writes into a file that is not part of the log, and is answered by
+   `written`; `InstallSegment` checks it as a whole (its checksum, its blocks, that they cover exactly what was offered)
+   and makes it the next of the log, or of the staged log, and is answered by `installed`. `refused` answers either, at
+   most once a transfer. `DropSegment` deletes an unfinished one. These steps happen in their order, and may take their
+   time: what follows below does not wait for them.
 4. `resync`: `BeginResync` empties the staging place, whatever is there, also after a crash; `Stage` appends to it;
    `FinishResync` swaps it for the log in one step that a crash either did or did not do, has the application drop the
    keys that are not in the new state, and is answered by `resynced` or `resync_failed`; nothing is appended to either
@@ -35,7 +37,7 @@ class ReadRange(NamedTuple):
 
 
 class ListSegments(NamedTuple):
-    """Sealed segments, in order: from the first that begins at or behind `first`, at most `segments_max`."""
+    """Segments, or parts of them, in order: from where one begins at or behind `first`, at most `segments_max`."""
 
     read: int
     first: Seq
@@ -43,7 +45,7 @@ class ListSegments(NamedTuple):
 
 
 class ReadFile(NamedTuple):
-    """Bytes of a sealed segment."""
+    """Bytes of a segment's file."""
 
     read: int
     segment: SegmentId
@@ -55,23 +57,26 @@ Read = ReadRange | ListSegments | ReadFile
 
 
 class WritePart(NamedTuple):
-    """The next bytes of a segment's file; offset 0 begins it anew."""
+    """The next bytes of what was offered; offset 0 begins it anew."""
 
+    transfer: int
     offer: SegmentOffer
     offset: int
     data: bytes
 
 
 class InstallSegment(NamedTuple):
-    """All of the file is there. `staged`: it belongs to the staged log."""
+    """All of it is there. `staged`: it belongs to the staged log."""
 
+    transfer: int
     offer: SegmentOffer
     staged: bool
 
 
 class DropSegment(NamedTuple):
-    """The rest of the file will not come."""
+    """The rest will not come."""
 
+    transfer: int
     offer: SegmentOffer
 
 

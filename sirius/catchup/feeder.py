@@ -1,8 +1,8 @@
 """The feeder: answers those who pull from this node.
 
 It declares only what it has in hand. Recent ranges come from a cache; for all others the driver reads the log, a
-bounded number of reads at a time and one a puller, and says what it found or that it could not. A range that cannot
-be read is "unavailable", never empty.
+bounded number of reads at a time, one a puller (of files, some parts), and says what it found or that it could not. A
+range that cannot be read is "unavailable", never empty.
 
 **Deletes.** A range is given to whom it fits: who is at 0, or at or above the tombstone floor, or has all it has from
 this very era of this log (`sirius.catchup.ranges`). Everybody else is told to resync. This is judged by the edition
@@ -150,16 +150,27 @@ class Feeder:
         return position == 0 or position >= edition.floor or question.era == edition.era
 
     def _read(self, sender: Member, question: _Question, effect: Read) -> None:
-        config = self._context.config
         mine = [each.question for each in self._readings.values() if each.member == sender]
         if question in mine:
             return  # the network has repeated it
-        if mine or len(self._readings) >= config.reads_max:
-            self._context.send(sender, Busy(question.request, config.busy_retry_s))
+        if not self._has_room(question, mine):
+            busy = Busy(question.request, self._context.config.busy_retry_s)
+            self._context.send(sender, busy)
             return
         self._readings[self._reads] = _Reading(sender, question, effect)
         self._reads += 1
         self._context.out.read.append(effect)
+
+    def _has_room(self, question: _Question, mine: Sequence[_Question]) -> bool:
+        """Say whether somebody whose questions are `mine` may ask another. Parts of files count apart from the rest."""
+        config, is_file = self._context.config, isinstance(question, PullFile)
+        each_max = config.file_parts_max if is_file else 1
+        questions = [each.question for each in self._readings.values()]
+        asked, all_asked = (
+            sum(isinstance(each, PullFile) == is_file for each in some)
+            for some in (mine, questions)
+        )
+        return asked < each_max and all_asked < each_max * config.reads_max
 
     # ------------------------------------------------------------------ the driver's word
 

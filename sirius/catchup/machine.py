@@ -36,6 +36,7 @@ from sirius.catchup.messages import (
 from sirius.catchup.puller import Puller
 from sirius.catchup.ranges import Basis, Start, Tail
 from sirius.catchup.regions import Region
+from sirius.catchup.segments import Progress
 from sirius.catchup.sources import Source, Sources
 from sirius.paxos.members import Member
 from sirius.paxos.values import Value
@@ -91,6 +92,11 @@ class Catchup:
         return self._asking.known
 
     @property
+    def window_slots(self) -> int:
+        """How many slots the next request asks for."""
+        return self._asking.window.slots
+
+    @property
     def is_voter(self) -> bool:
         """Whether this node votes, as far as it was told."""
         return self._context.is_voter
@@ -133,6 +139,11 @@ class Catchup:
     def is_resyncing(self) -> bool:
         """Whether the whole log is being taken anew. The node must not vote on what it has not got."""
         return self._asking.resync is not None
+
+    @property
+    def progress(self) -> Progress | None:
+        """How much of the segments that are being taken has come; None if none are."""
+        return self._puller.progress
 
     @property
     def pulls_for_region(self) -> bool:
@@ -196,7 +207,7 @@ class Catchup:
         return self._effects()
 
     def listed(self, read: int, offers: Sequence[SegmentOffer], edition: Edition) -> Effects:
-        """Answer `ListSegments`: sealed segments that follow each other; maybe none."""
+        """Answer `ListSegments`: segments that follow each other; maybe none."""
         self._feeder.listed(read, offers, edition)
         return self._effects()
 
@@ -210,16 +221,22 @@ class Catchup:
         self._feeder.unreadable(read, reason)
         return self._effects()
 
-    def installed(self) -> Effects:
+    def written(self, transfer: int) -> Effects:
+        """Answer `WritePart`. Parts that are asked for and not written are bounded: this makes room for more."""
+        self._puller.written(transfer)
+        return self._effects()
+
+    def installed(self, transfer: int) -> Effects:
         """Answer `InstallSegment`: it is on disk, and consensus and the application know what is in it."""
-        last = self._puller.installed()
+        last = self._puller.installed(transfer)
         if last is not None:
             self._feeder.jump(last)
         return self._effects()
 
-    def refused(self) -> Effects:
-        """Answer `InstallSegment`: the file is damaged or does not fit. It is deleted."""
-        self._puller.refused()
+    def refused(self, transfer: int) -> Effects:
+        """Answer `WritePart` or `InstallSegment`: what came is damaged or does not fit, or there is no room for it.
+        `DropSegment` follows, unless the transfer was given up before."""
+        self._puller.refused(transfer)
         return self._effects()
 
     def resynced(self, edition: Edition) -> Effects:

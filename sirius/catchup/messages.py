@@ -89,13 +89,18 @@ class PullSegments(NamedTuple):
 
 
 class SegmentOffer(NamedTuple):
-    """A sealed segment. A number stands for the same bytes for ever."""
+    """A segment, or the part of one that holds whole blocks. Those bytes are the same for ever.
+
+    `checksum` is whatever both drivers understand; the machine hands it on.
+    """
 
     id: SegmentId
     first: Seq
     last: Seq
     bytes: int
     checksum: int
+    offset: int = 0
+    """Where in its file it begins."""
 
 
 class Segments(NamedTuple):
@@ -107,7 +112,10 @@ class Segments(NamedTuple):
 
 
 class PullFile(NamedTuple):
-    """The bytes of a segment from `offset` on, please. Answered by FilePart, Unavailable or Busy."""
+    """Bytes of a segment's file from `offset` on, please. Answered by FilePart, Unavailable or Busy.
+
+    Several of these may be under way at a time.
+    """
 
     request: int
     segment: SegmentId
@@ -118,7 +126,7 @@ class PullFile(NamedTuple):
 
 
 class FilePart(NamedTuple):
-    """Bytes of a segment."""
+    """Bytes of a segment's file."""
 
     request: int
     segment: SegmentId

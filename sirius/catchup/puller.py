@@ -21,7 +21,6 @@ from sirius.catchup.messages import (
     FilePart,
     Path,
     Pull,
-    PullFile,
     PullSegments,
     Push,
     Range,
@@ -32,7 +31,7 @@ from sirius.catchup.messages import (
 )
 from sirius.catchup.ranges import coverage_fault, range_fault
 from sirius.catchup.resync import Resyncing
-from sirius.catchup.segments import Transfer, offer_fault
+from sirius.catchup.segments import Progress, Transfer, offer_fault
 from sirius.catchup.sources import Source
 from sirius.catchup.stream import Stream
 from sirius.errors import InvariantViolation
@@ -57,9 +56,16 @@ class Puller:
 
     def tick(self) -> None:
         if lost := self._rounds.expired():
-            self._asking.lost(lost)
+            self._asking.lost(lost.source)
+        self._watch_transfer()
         self._watch_stream()
         self._asking.begin_if_due()
+
+    def _watch_transfer(self) -> None:
+        transfer = self._asking.transfer
+        if transfer is not None and transfer.is_lost:
+            transfer.ask_again()
+            self._asking.lost(transfer.source)
 
     def _watch_stream(self) -> None:
         asking, stream = self._asking, self._asking.stream
@@ -116,40 +122,49 @@ class Puller:
             asking.below_floor(asked.source, message.standing)
         else:
             if offers and offers[0].first == asking.tail.position + 1:
-                staged = asking.resync is not None
-                asking.transfer = Transfer(asked.source, message, staged=staged)
+                asking.begin_transfer(asked.source, message)
             else:
                 asking.use_ranges(offers[0].first - 1 if offers else None)
             asking.ask(asked.source)
 
     def part(self, sender: Member, message: FilePart) -> None:
         asking, transfer = self._asking, self._asking.transfer
-        asked = self._rounds.answered(sender, message.request, PullFile)
-        if asked is None or not self._accepts(asked.source, message.standing) or transfer is None:
+        if transfer is None or not transfer.is_asked(sender, message.request):
             return
-        steps = transfer.part(asked.question, message)
+        if not self._accepts(transfer.source, message.standing):
+            return
+        is_prompt = transfer.is_prompt(message.request)
+        steps = transfer.part(message)
         if steps is None:
-            asking.ask_another(asked.source)
+            asking.ask_another(transfer.source)
             return
         asking.succeeded()
+        if is_prompt:
+            asking.window.grow()
         self._context.out.segments += steps
         if transfer.is_installing:
             self._raise_floor(transfer.standing.edition)
-        else:
-            asking.ask(asked.source)
+        asking.ask_parts(transfer)
 
     def unavailable(self, sender: Member, message: Unavailable) -> None:
-        asking = self._asking
+        asking, transfer = self._asking, self._asking.transfer
+        if transfer is not None and transfer.is_asked(sender, message.request):
+            if self._accepts(transfer.source, message.standing):
+                self._do_without_files(transfer.source)
+            return
         asked = self._rounds.answered_any(sender, message.request)
         if asked is None or not self._accepts(asked.source, message.standing):
             return
         if isinstance(asked.question, Pull):
             asking.ask_another(asked.source)
         else:
-            # Compaction has put others in the place of these segments, or there are none: ranges always work.
-            asking.drop_transfer()
-            asking.use_ranges()
-            asking.ask(asked.source)
+            self._do_without_files(asked.source)
+
+    def _do_without_files(self, source: Source) -> None:
+        """Compaction has put others in the place of these segments, or there are none: ranges always work."""
+        self._asking.drop_transfer()
+        self._asking.use_ranges()
+        self._asking.ask(source)
 
     def below_floor(self, sender: Member, message: Resync) -> None:
         asked = self._rounds.answered_any(sender, message.request)
@@ -157,7 +172,11 @@ class Puller:
             self._asking.below_floor(asked.source, message.standing)
 
     def busy(self, sender: Member, message: Busy) -> None:
-        if self._rounds.answered_any(sender, message.request):
+        transfer = self._asking.transfer
+        if transfer is not None and transfer.is_asked(sender, message.request):
+            transfer.ask_again()
+            self._rounds.wait(message.retry_s)
+        elif self._rounds.answered_any(sender, message.request):
             self._rounds.wait(message.retry_s)
 
     def push(self, sender: Member, message: Push) -> None:
@@ -168,14 +187,10 @@ class Puller:
             asking.shun(stream.source)
             return
         self._welcome(stream.source, standing)
-        stream.heard(sum(len(value) for value in message.values))
+        stream.heard()
         rest = asking.main.rest_of(message.values)
-        # A segment on its way must find the end of the log where it was.
-        if (
-            asking.transfer is None
-            and self._continues(rest)
-            and asking.main.fits(sender.node, standing.edition)
-        ):
+        if self._continues(rest) and asking.main.fits(sender.node, standing.edition):
+            stream.took(sum(len(value) for value in message.values))
             self._deliver(stream.source, rest, standing)
         if asking.is_behind:
             self._rounds.hurry(0)
@@ -254,9 +269,22 @@ class Puller:
 
     # ------------------------------------------------------------------ the driver's word
 
-    def installed(self) -> Seq | None:
+    @property
+    def progress(self) -> Progress | None:
+        """How far the segments are that are being taken, if some are."""
+        transfer = self._asking.transfer
+        return transfer.progress if transfer else None
+
+    def written(self, number: int) -> None:
+        """A part of a segment is written: there is room for another."""
+        transfer = self._asking.transfer
+        if transfer is not None and transfer.number == number:
+            transfer.written()
+            self._asking.ask_parts(transfer)
+
+    def installed(self, number: int) -> Seq | None:
         """The segment is part of the log; return how far that goes now. None if it is part of the staged one."""
-        transfer = self._installing()
+        transfer = self._installing(number)
         last, source = transfer.offer.last, transfer.source
         if self._asking.tail.position < last:
             self._advance(source, transfer.standing, last)
@@ -265,16 +293,18 @@ class Puller:
         self._go_on(source, transfer.standing, progressed=True)
         return None if self._asking.resync else last
 
-    def refused(self) -> None:
-        """The file is no good, or does not fit."""
-        transfer = self._installing()
-        transfer.is_installing = False
-        self._asking.ask_another(transfer.source)
-
-    def _installing(self) -> Transfer:
+    def refused(self, number: int) -> None:
+        """What came is no good, or does not fit. What was offered is taken as ranges, which their source checks."""
         transfer = self._asking.transfer
-        if transfer is None or not transfer.is_installing:
-            raise InvariantViolation("no segment is being installed")
+        if transfer is not None and transfer.number == number:
+            transfer.is_installing = False
+            self._asking.use_ranges(transfer.offer.last)
+            self._asking.ask_another(transfer.source)
+
+    def _installing(self, number: int) -> Transfer:
+        transfer = self._asking.transfer
+        if transfer is None or (transfer.number, transfer.is_installing) != (number, True):
+            raise InvariantViolation(f"no segment of transfer {number} is being installed")
         return transfer
 
     def _finish_resync(self, resync: Resyncing) -> None:

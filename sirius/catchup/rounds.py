@@ -3,7 +3,7 @@
 After the Sirius paper, section 5.1: a round begins periodically, and goes on with the same source for as long as that
 has more. The period is drawn anew each time. After a failure the waits grow; with news that something is missing the
 next round comes early. Whatever does not answer the question under way, in kind and number and from the one asked, is
-late, repeated or astray, and nobody's.
+late, repeated or astray, and nobody's. (Parts of a file are asked for beside this: see `sirius.catchup.segments`.)
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 from sirius.catchup.context import Context
-from sirius.catchup.messages import Pull, PullFile, PullSegments
+from sirius.catchup.messages import Pull, PullSegments
 from sirius.catchup.sources import Source
 from sirius.paxos.members import Member
 
-Question = Pull | PullSegments | PullFile
-Q = TypeVar("Q", Pull, PullSegments, PullFile, Question)
+Question = Pull | PullSegments
+Q = TypeVar("Q", Pull, PullSegments, Question)
 
 
 class Asked(NamedTuple, Generic[Q]):

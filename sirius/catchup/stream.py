@@ -25,8 +25,11 @@ class Stream:
         self._after = Seq(0)
         self._bytes = 0
 
-    def heard(self, size: int) -> None:
+    def heard(self) -> None:
         self._heard_at = self._context.now
+
+    def took(self, size: int) -> None:
+        """So much of what came was of use. What was not allows no more: the source would send it again at once."""
         self._bytes += size
 
     @property
@@ -44,7 +47,7 @@ class Stream:
         )
 
     def renew_if_due(self, after: Seq) -> None:
-        """Renew now and then, and early when half of what was allowed has come."""
+        """Renew now and then, and early when half of what was allowed was taken."""
         config = self._context.config
         slots, size = (after - self._after) * 2, self._bytes * 2
         half_used = slots >= config.push_slots_max or size >= config.push_bytes_max

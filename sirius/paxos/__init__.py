@@ -13,8 +13,8 @@ that are half cut off from disturbing the others.
 without its disk is another node. Decisions are in the log; the journal is trimmed below what the log has.
 
 **Reading order.** `messages`, `effects`, then `voting` with `acceptor`, `running` with `election` and `scout`,
-`leading` with `leader`, `commander` and `pulse`; `replica`, `sessions` and `proposer`; `members`, `genesis` and
-`joining`; `machine`.
+`leading` with `leader`, `commander` and `pulse`; `replica`, `sessions`, `proposer` and `publishers`; `members`,
+`genesis` and `joining`; `machine`.
 """
 
 from sirius.paxos.config import PaxosConfig
@@ -23,7 +23,7 @@ from sirius.paxos.machine import Machine
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Envelope
 from sirius.paxos.state import Recovered
-from sirius.paxos.values import Codec, Content, PValue, Request, Run, Value
+from sirius.paxos.values import Codec, Content, Numbers, PValue, Request, Run, Value
 
 __all__ = [
     "Codec",
@@ -33,6 +33,7 @@ __all__ = [
     "Envelope",
     "Machine",
     "Member",
+    "Numbers",
     "PValue",
     "PaxosConfig",
     "Recovered",

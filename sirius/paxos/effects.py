@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Message
@@ -42,7 +42,7 @@ class KeepNote(NamedTuple):
     """A small fact under a name."""
 
     key: str
-    value: object
+    value: Any
 
 
 class Trim(NamedTuple):

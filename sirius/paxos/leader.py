@@ -86,10 +86,12 @@ class Leader:
         known = self._last_serial(request)
         if known is None:
             return Expected(request.session, 0)
-        if request.serial > known + 1:
+        if request.previous > known:
             return Expected(request.session, known + 1)
-        if request.serial <= known:
+        if request.last_serial <= known:
             return None
+        if request.serial <= known:
+            request = request.beyond(known)
         self._taken[request.session] = request.last_serial
         self._intake.append(request)
         self._intake_bytes += request.size

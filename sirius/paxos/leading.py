@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sirius.paxos.commander import Commander
 from sirius.paxos.effects import Answer, ReadAt
 from sirius.paxos.leader import Leader
@@ -39,12 +41,12 @@ class Leading:
                     self._state.send_now(sender, answer)
                     return
 
-    def take(self, requests: list[Request]) -> None:
-        """Take this node's own requests."""
+    def take(self, requests: Sequence[Request]) -> None:
+        """Take this node's own requests, or those that it passes on of one publisher."""
         state = self._state
         for request in requests:
             if state.leader is not None and (answer := state.leader.take(request)) is not None:
-                state.out.answers += state.proposer.expected(*answer, state.replica.decided)
+                state.expected(*answer)
                 return
 
     def propose(self) -> None:
@@ -101,6 +103,7 @@ class Leading:
             state.resign()
             return
         for commander in leader.pipeline.overdue(state.now, state.config.retry_s):
+            state.repeated += 1
             self._command(leader, commander)
         if state.now - leader.pulse.sent_at >= state.config.heartbeat_s:
             self._beat(leader)

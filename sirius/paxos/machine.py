@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sirius.paxos.config import PaxosConfig
-from sirius.paxos.effects import Effects, ReadAt, ReadFailed, Rejected
+from sirius.paxos.effects import Done, Effects, ReadAt, ReadFailed, Rejected
 from sirius.paxos.joining import Joining
 from sirius.paxos.leading import Leading
 from sirius.paxos.members import Configuration, Member
@@ -40,8 +40,9 @@ from sirius.paxos.messages import (
     Welcome,
 )
 from sirius.paxos.running import Running
+from sirius.paxos.sessions import Sessions
 from sirius.paxos.state import Recovered, State
-from sirius.paxos.values import Codec, Value
+from sirius.paxos.values import Codec, Numbers, Request, Value
 from sirius.paxos.voting import Voting
 from sirius.types import Ballot, Seq
 
@@ -158,7 +159,12 @@ class Machine:
         state = self._state
         leader = state.leader.held_bytes if state.leader else 0
         accepted = state.acceptor.spans.bytes + self._voting.held_bytes
-        return accepted + state.proposer.bytes + leader
+        return accepted + state.proposer.bytes + state.publishers.bytes + leader
+
+    @property
+    def repeated_accepts(self) -> int:
+        """How often a value was sent again since the start, because a majority did not answer in time."""
+        return self._state.repeated
 
     @property
     def acquaintances(self) -> list[Member]:
@@ -208,6 +214,10 @@ class Machine:
             return True
         return False
 
+    def admitted(self) -> Effects:
+        """Return what `admits` asks for: a node notes which cluster it belongs to."""
+        return self._effects()
+
     def at(self, now: float) -> None:
         """Say what time it is, before any call but `tick`: a message may come long after the last one."""
         self._state.now = max(self._state.now, now)
@@ -221,14 +231,22 @@ class Machine:
         self._running.tick()
         self._joining.tick()
         state.out.answers += state.proposer.expire(now)
+        state.out.answers += state.publishers.expire(now)
         self._expire_reads()
-        if state.proposer.is_waiting and now - state.proposer.sent_at >= state.config.retry_s:
-            state.proposer.rewind()
+        for sender in (state.proposer, state.publishers):
+            if sender.is_waiting and now - sender.sent_at >= state.config.retry_s:
+                sender.rewind()
         self._pump()
         return self._effects()
 
-    def propose(self, token: int, updates: Sequence[Any], size: int) -> Effects:
-        """Have updates decided, all together and in this order; `token` comes back in the answer."""
+    def propose(
+        self, token: int, updates: Sequence[Any], size: int, numbers: Numbers | None = None
+    ) -> Effects:
+        """Have updates decided, all together and in this order; `token` comes back in the answer.
+
+        With `numbers` they are a publisher's. Those that are decided already are answered with the sequence number of
+        the last one, or of one that its session put into the log later.
+        """
         state = self._state
         if state.is_passive:
             state.out.answers.append(
@@ -236,12 +254,25 @@ class Machine:
             )
         elif not updates:
             state.out.answers.append(Rejected(token, "there is nothing to decide"))
+        elif numbers is not None:
+            self._publish(token, Request(*numbers[:2], Seq(0), updates, size, after=numbers.after))
         elif not state.proposer.has_room(size):
             state.out.answers.append(Rejected(token, "too many requests are waiting"))
         else:
             state.proposer.ask(token, updates, size, state.now)
             self._pump()
         return self._effects()
+
+    def _publish(self, token: int, request: Request) -> None:
+        state = self._state
+        known = state.replica.sessions.publisher(request.session)
+        if known is not None and known.last_serial >= request.last_serial:
+            state.out.answers.append(Done(token, known.last_slot))
+        elif not state.publishers.has_room(request.size):
+            state.out.answers.append(Rejected(token, "too many requests are waiting"))
+        else:
+            state.publishers.ask(token, request, state.now)
+            self._pump()
 
     def read(self, token: int) -> Effects:
         """Ask from where on a read is up to date."""
@@ -278,12 +309,35 @@ class Machine:
         self._pump()
         return self._effects()
 
-    def resynced(self, decided: Seq, configuration: Configuration | None) -> Effects:
-        """The log was taken anew, whole, from somebody else: it ends at `decided`, and says who votes there."""
+    def resynced(
+        self, decided: Seq, configuration: Configuration | None, sessions: Sessions
+    ) -> Effects:
+        """The log was taken anew, whole, from somebody else: it ends at `decided`, and says who votes there, and
+        whose requests took effect."""
         state = self._state
         state.resign()
-        state.replica.jump(decided, configuration)
+        state.replica.jump(decided, configuration, sessions)
         state.out.answers += state.proposer.lose(decided)
+        self._pump()
+        return self._effects()
+
+    def installed(
+        self, first: Seq, decided: Seq, configuration: Configuration | None, sessions: Sessions
+    ) -> Effects:
+        """The log has got a segment from `first` to `decided` that catch-up brought, with this in it.
+
+        A jump like that of `resynced`, but nothing of what was here is gone: a scout goes on.
+        """
+        state = self._state
+        if decided > state.replica.decided:
+            if state.leader is not None:
+                # As in `learn`: only somebody else can have decided what this leader has not.
+                state.resign()
+            known = state.replica.sessions
+            known.extend(first, sessions)
+            state.replica.jump(decided, configuration, known)
+            state.out.answers += state.proposer.lose(decided)
+        self._running.try_to_lead()
         self._pump()
         return self._effects()
 
@@ -321,6 +375,7 @@ class Machine:
         """Answer everybody who waits. The machine is of no use afterwards."""
         state = self._state
         state.out.answers += state.proposer.abandon(reason)
+        state.out.answers += state.publishers.abandon(reason)
         state.out.answers += [ReadFailed(token, reason) for token in self._reads]
         self._reads.clear()
         return self._effects()
@@ -345,15 +400,18 @@ class Machine:
         if state.leader is not None:
             if state.leader.has_room:
                 self._leading.take(state.proposer.next_requests(state.now))
+                for session in state.publishers.next_requests(state.now):
+                    self._leading.take(session)
             self._leading.propose()
         elif state.election.leader is not None:
             requests = state.proposer.next_requests(state.now)
             if requests:
                 state.send_now(state.election.leader, Forward(tuple(requests)))
+            for session in state.publishers.next_requests(state.now):
+                state.send_now(state.election.leader, Forward(session))
 
     def _expected(self, _sender: Member, message: Expected) -> None:
-        state = self._state
-        state.out.answers += state.proposer.expected(*message, state.replica.decided)
+        self._state.expected(*message)
 
     def _read_index(self, _sender: Member, message: ReadIndex) -> None:
         if message.token in self._reads:

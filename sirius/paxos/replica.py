@@ -41,11 +41,11 @@ class Replica:
         if decided > self.known:
             self.known = Seq(decided)
 
-    def jump(self, decided: Seq, configuration: Configuration | None) -> None:
-        """Know everything up to `decided`, without having seen it: whose requests are in there nobody can tell."""
+    def jump(self, decided: Seq, configuration: Configuration | None, sessions: Sessions) -> None:
+        """Know everything up to `decided` at once, from a log that somebody else has read."""
         self.decided = decided
         self.hear(decided)
-        self.sessions.forget(decided)
+        self.sessions = sessions
         self.configuration = configuration or self.configuration
 
     def decide(self, value: Value) -> Content:

@@ -149,7 +149,7 @@ class Running:
         )
         state.leader.adopt(adopted, decided, state.configuration)
         state.election.heard(state.me, scout.ballot, state.now)
-        state.proposer.rewind()
+        state.rewind()
 
 
 def _slots(value: Value) -> int:

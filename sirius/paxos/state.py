@@ -14,10 +14,11 @@ from sirius.paxos.leader import Leader
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Message
 from sirius.paxos.proposer import Proposer
+from sirius.paxos.publishers import Publishers
 from sirius.paxos.replica import Replica
 from sirius.paxos.scout import Scout
 from sirius.paxos.sessions import Sessions
-from sirius.paxos.values import Codec, Content, PValue, Value
+from sirius.paxos.values import PUBLISHERS, Codec, Content, PValue, Value
 from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
 
 FOUNDED = "founded"
@@ -59,6 +60,7 @@ class State:
     acceptor: Acceptor
     election: Election
     proposer: Proposer
+    publishers: Publishers
     highest: Ballot
     """The highest ballot seen or used."""
     used: Ballot
@@ -75,6 +77,8 @@ class State:
     trimmed: Seq = Seq(0)
     trim_due: Seq = Seq(0)
     tickets: int = 0
+    repeated: int = 0
+    """How often an Accept was sent again."""
 
     @classmethod
     def recover(
@@ -101,6 +105,7 @@ class State:
             acceptor=Acceptor(disk.promised, disk.accepted, disk.under),
             election=Election(config, rng, now),
             proposer=Proposer(config, lambda: rng.getrandbits(63) | 1, disk.decided),
+            publishers=Publishers(config),
             highest=max(disk.promised, disk.highest),
             used=disk.highest,
             cluster=cluster,
@@ -170,7 +175,19 @@ class State:
             self.leader = self.scout = None
             self.election.forget_leader()
             self.election.rest(self.now)
-            self.proposer.rewind()
+            self.rewind()
+
+    def rewind(self) -> None:
+        """Have every request that was sent sent again: there may be somebody else to take it."""
+        self.proposer.rewind()
+        self.publishers.rewind()
+
+    def expected(self, session: int, serial: int) -> None:
+        """A leader takes nothing of a session but this serial next."""
+        if session >= PUBLISHERS:
+            self.publishers.expected(session, serial)
+        else:
+            self.out.answers += self.proposer.expected(session, serial, self.replica.decided)
 
     def new_ballot(self) -> Ballot:
         """Return a ballot above all that were seen, and have it kept: it is never used again."""
@@ -187,6 +204,7 @@ class State:
             self.out.answers += self.proposer.lose(self.replica.decided)
         for run in content.runs:
             self.out.answers += self.proposer.decided(run)
+            self.out.answers += self.publishers.decided(run)
         if content.configuration is not None and not self.cluster:
             self.join(content.configuration.cluster)
         if self.leader is not None and not self.is_voter:

@@ -11,6 +11,8 @@ from sirius.paxos.members import Configuration
 from sirius.types import Ballot, Seq
 
 SLOT_MAX: Final = (1 << 63) - 1
+PUBLISHERS: Final = 1 << 63
+"""Sessions from here on are those of publishers, which number their updates themselves; the others are nodes'."""
 
 
 class Value(Protocol):
@@ -26,6 +28,18 @@ class Value(Protocol):
         ...
 
 
+class Numbers(NamedTuple):
+    """How a publisher has numbered the updates of a request.
+
+    The first one has `serial`. It is taken when `after` is in the log, and everything else of the session between the
+    two is not: so serials may leave gaps, and what was sent first is never overtaken.
+    """
+
+    session: int
+    serial: int
+    after: int
+
+
 class Request(NamedTuple):
     """Updates of one session, in order, that are decided together or not at all.
 
@@ -39,6 +53,16 @@ class Request(NamedTuple):
     updates: Sequence[Any]
     size: int
     cancelled: bool = False
+    after: int | None = None
+    """The serial that has to be there first, if it is not the one before: see `Numbers`."""
+
+    @property
+    def previous(self) -> int:
+        return self.serial - 1 if self.after is None else self.after
+
+    def beyond(self, serial: int) -> Request:
+        """Return the part behind a serial that it holds."""
+        return self._replace(serial=serial + 1, updates=self.updates[serial + 1 - self.serial :])
 
     @property
     def last_serial(self) -> int:
@@ -54,7 +78,7 @@ class Run(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a decided value says to the machine."""
+    """What a decided value says to the machine. With holes the runs are those of publishers alone."""
 
     runs: tuple[Run, ...] = ()
     configurations: tuple[Configuration, ...] = ()
@@ -70,7 +94,11 @@ class Codec(Protocol):
     """Makes values and looks into them. Called by the machine, on its thread; must not block."""
 
     def encode(self, first: int, requests: Sequence[Request]) -> Value:
-        """Give the updates of the requests the slots from `first` on."""
+        """Give the updates of the requests the slots from `first` on.
+
+        Behind each request of a publisher stands a mark, an entry with the session and the serial of its last update,
+        of which compaction keeps the newest of each session.
+        """
         ...
 
     def join(self, values: Sequence[Any]) -> Value:

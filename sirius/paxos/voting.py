@@ -152,7 +152,7 @@ class Voting:
         state = self._state
         state.notice(ballot)
         if sender != state.me and state.election.heard(sender, ballot, state.now):
-            state.proposer.rewind()
+            state.rewind()
 
     def _catch(self, ballot: Ballot, decided: int) -> None:
         """Decide up to the leader's decided point, as far as values were accepted under its own ballot.

@@ -9,6 +9,7 @@ gets to the tip.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,7 @@ from sirius.catchup import Edition
 from tests.catchup.logs import FakeLog, Update, piece, replay
 from tests.catchup.world import SMALL, Node, World
 
+SOAK = bool(os.environ.get("SIRIUS_SOAK"))
 PRIMARIES = (1, 2)
 EVERYBODY = (1, 2, 3, 4, 5)
 CONFIG = replace(SMALL, attempts_max=2, follower_timeout_s=2.0, hops_max=4)
@@ -208,10 +210,12 @@ def test_everybody_gets_the_truth_by_seed() -> None:
 
 @pytest.mark.deep
 def test_everybody_gets_the_truth_by_many_seeds() -> None:
-    for seed in range(1000, 1400):
+    for seed in range(1000, 5000 if SOAK else 1100):
         simulate(seed)
 
 
 @pytest.mark.deep
 def test_everybody_gets_the_truth_in_many_runs() -> None:
-    run_state_machine_as_test(Faults, settings=settings(max_examples=300, stateful_step_count=60))
+    run_state_machine_as_test(
+        Faults, settings=settings(max_examples=3000 if SOAK else 80, stateful_step_count=60)
+    )

@@ -134,6 +134,24 @@ def test_reads_are_bounded_and_one_a_puller() -> None:
     assert machine.step(member(4), pull()).read
 
 
+def test_several_parts_of_files_are_read_for_one_puller_beside_the_rest() -> None:
+    machine = feeder(config=replace(SMALL, reads_max=2, file_parts_max=2, busy_retry_s=0.7))
+
+    def ask(node: int, request: int) -> Effects:
+        return machine.step(member(node), PullFile(request, SegmentId(3), request, 9, Seq(4)))
+
+    assert ask(2, 1).read
+    assert ask(2, 1) == Effects(), "repeated by the network"
+    assert ask(2, 2).read
+    assert answers(ask(2, 3)) == [Busy(3, 0.7)]
+    assert machine.step(member(2), pull()).read, "a range counts apart"
+    assert ask(3, 1).read
+    assert ask(4, 1).read
+    assert answers(ask(5, 1)) == [Busy(1, 0.7)], "for all together there is a bound, too"
+    machine.part(0, b"x")
+    assert ask(5, 2).read
+
+
 def test_segments_and_files() -> None:
     machine = feeder()
     effects = machine.step(member(2), PullSegments(7, Seq(5)))

@@ -46,7 +46,7 @@ from tests.catchup.logs import Piece, puts
 from tests.catchup.world import SMALL, member
 
 ONE, TWO = member(1), member(2)
-FILES = replace(SMALL, segment_slots=5, file_bytes_max=60)
+FILES = replace(SMALL, segment_slots=5, file_bytes_max=60, file_parts_max=1, window_bytes_min=60)
 OFFER = SegmentOffer(SegmentId(3), Seq(1), Seq(8), 100, 7)
 
 
@@ -101,6 +101,10 @@ class Bench:
             if self.tick(0.1).send:
                 return self.asked
         raise AssertionError("it never asks")
+
+    def until_some_asked(self) -> None:
+        while not self.tick(0.1).send:
+            assert self.now < 20, "it never asks"
 
 
 # ---------------------------------------------------------------------- ranges
@@ -176,6 +180,7 @@ def test_the_window_grows_with_full_and_prompt_answers_and_halves_with_losses() 
         sizes.append((last - first + 1, bench.asked.bytes_max))
         bench.give(puts(first, last), tip=500)
     assert sizes == [(2, 40), (4, 80), (8, 160), (16, 320), (16, 400)]
+    assert bench.machine.window_slots == 16
     first, last = bench.asked.first, bench.asked.last
     request = bench.asked.request
     bench.machine.tick(bench.now + 1.5)
@@ -331,6 +336,15 @@ def test_bytes_are_confirmed_too() -> None:
     assert push(bench, big, tip=5).send == [(ONE, Subscribe(Seq(5), 8, 200))]
 
 
+def test_what_cannot_be_taken_does_not_make_room_for_more() -> None:
+    """Seed 58 of the simulator, with a clock that stood still: the source pushed, and was asked for, the same again
+    and again, as fast as the network carried it."""
+    bench = following()
+    big = replace(puts(6, 6), updates=puts(6, 6).updates * 12)
+    answers = push(bench, big, tip=6).send
+    assert [type(message) for _, message in answers] == [Pull], "there is a gap before it"
+
+
 def test_a_silent_stream_is_left() -> None:
     bench = following()
     bench.tick(1.0)
@@ -364,6 +378,62 @@ def test_a_voter_subscribes_to_nobody() -> None:
     assert bench.give(tip=4).send == []
 
 
+NEAR = Source(member(3), distance=-1.0)
+
+
+def approached() -> Bench:
+    """Subscribed to the first source, when a nearer one becomes known."""
+    bench = following()
+    bench.machine.set_sources([Source(ONE), NEAR])
+    for _ in range(30):
+        push(bench, tip=4)
+        bench.tick(0.1)
+        questions = [each for each in bench.out.send if type(each[1]) is Pull]
+        if questions:
+            bench.out.send = questions
+            return bench
+    raise AssertionError("nobody else is asked")
+
+
+def test_a_stream_is_left_for_a_nearer_source_once_that_answers() -> None:
+    bench = approached()
+    assert (bench.asked.first, bench.to) == (5, NEAR.member)
+    assert bench.machine.source == ONE, "it goes on meanwhile"
+    bench.answer(Range, Seq(5), Seq(4), (), standing(4, path=(1, 3)))
+    assert bench.out.send == [(NEAR.member, Subscribe(Seq(4), 8, 200))]
+    assert bench.machine.source == NEAR.member
+
+
+def test_a_nearer_source_that_does_not_answer_costs_nothing() -> None:
+    bench = approached()
+    asked_at = bench.now
+    assert bench.to_whom() == NEAR.member
+    while bench.now < asked_at + 4.9:
+        bench.tick(0.1)
+        assert all(type(message) is Subscribe for _, message in bench.out.send)
+        number = bench.machine.position + 1
+        assert push(bench, puts(number, number), tip=number).learned
+        assert bench.machine.source == ONE
+    # Two seconds for the answer, three of being passed over: then it is asked again.
+    while NEAR.member not in [to for to, _ in bench.tick(0.1).send]:
+        push(bench, tip=bench.machine.position)
+        assert bench.now < asked_at + 8
+
+
+def test_without_a_preference_a_stream_is_left_for_nobody() -> None:
+    start = Start(Seq(4))
+    bench = Bench(4)
+    bench.machine = Catchup(member(9), SMALL, random.Random(1), bench.now, start)
+    bench.machine.set_sources([Source(ONE)])
+    bench.tick(0.1)
+    bench.give(tip=4)
+    bench.machine.set_sources([Source(ONE), NEAR])
+    for _ in range(50):
+        push(bench, tip=4)
+        assert all(to == ONE for to, _ in bench.tick(0.1).send)
+    assert bench.machine.source == ONE
+
+
 def test_a_source_that_is_none_any_more_is_left() -> None:
     bench = following()
     bench.machine.set_sources([Source(TWO)])
@@ -387,20 +457,26 @@ def part(bench: Bench, size: int = 60, **changes: Any) -> Effects:
     question = bench.asked
     answer = FilePart(question.request, question.segment, question.offset, b"x" * size, standing())
     bench.out = bench.machine.step(bench.to, answer._replace(**changes))
+    for step in bench.out.segments:
+        if isinstance(step, WritePart):
+            bench.out.send += bench.machine.written(step.transfer).send
     return bench.out
 
 
 def test_a_file_comes_in_parts_and_is_installed() -> None:
     bench = transfer()
-    assert part(bench).segments == [WritePart(OFFER, 0, b"x" * 60)]
+    assert part(bench).segments == [WritePart(1, OFFER, 0, b"x" * 60)]
     assert bench.asked[2:4] == (60, 40)
     out = part(bench, 40)
-    assert out.segments == [WritePart(OFFER, 60, b"x" * 40), InstallSegment(OFFER, staged=False)]
+    assert out.segments == [
+        WritePart(1, OFFER, 60, b"x" * 40),
+        InstallSegment(1, OFFER, staged=False),
+    ]
     assert (out.floor, out.send, bench.machine.position) == (5, [], 0)
     assert bench.tick(9.0).send == [], "it waits for the driver"
     assert bench.machine.advanced([puts(1, 8)]).send == []
     assert bench.machine.position == 0, "what the driver tells of the segment is not news"
-    bench.out = bench.machine.installed()
+    bench.out = bench.machine.installed(1)
     assert bench.machine.position == 8
     assert isinstance(bench.asked, PullSegments)
     assert bench.asked.era == 0, "all of it is of one source and era"
@@ -410,7 +486,7 @@ def test_what_is_installed_is_there_for_others() -> None:
     bench = transfer()
     part(bench)
     part(bench, 40)
-    bench.machine.installed()
+    bench.machine.installed(1)
     [(_, answer)] = bench.machine.step(TWO, Pull(1, Seq(9), Seq(9), 9)).send
     assert isinstance(answer, Range)
     assert answer.standing.tip == 8
@@ -430,7 +506,7 @@ def test_a_source_that_is_silent_for_long_is_left_with_its_file() -> None:
     for _ in range(SMALL.attempts_max - 1):
         bench.tick(2.0)
         bench.until_asked()
-    assert bench.tick(2.0).segments == [DropSegment(OFFER)]
+    assert bench.tick(2.0).segments == [DropSegment(1, OFFER)]
     assert isinstance(bench.until_asked(), PullSegments)
     assert bench.to == TWO
 
@@ -442,8 +518,134 @@ def test_a_source_that_is_silent_for_long_is_left_with_its_file() -> None:
 )
 def test_a_part_that_was_not_asked_for_is_not_written(changes: dict[str, Any]) -> None:
     bench = transfer()
-    assert part(bench, **changes).segments == [DropSegment(OFFER)]
+    assert part(bench, **changes).segments == [DropSegment(1, OFFER)]
     assert (bench.asked.first, bench.to) == (1, TWO)
+
+
+def fast() -> Bench:
+    """Three parts of a file may be under way; the first three are asked for."""
+    bench = Bench(config=replace(FILES, file_bytes_max=30, file_parts_max=3), known=20)
+    bench.answer(Segments, (OFFER,), standing())
+    return bench
+
+
+def parts(bench: Bench) -> list[tuple[int, int]]:
+    """Where the parts that the last effects ask for begin, and how long they are."""
+    return [
+        (each.offset, each.bytes_max) for _, each in bench.out.send if isinstance(each, PullFile)
+    ]
+
+
+def file_part(question: PullFile, size: int | None = None) -> FilePart:
+    data = b"%d" % (question.offset // 10) * (question.bytes_max if size is None else size)
+    return FilePart(question.request, question.segment, question.offset, data, standing())
+
+
+def test_several_parts_are_under_way_and_no_more_than_are_written() -> None:
+    bench = fast()
+    assert parts(bench) == [(0, 30), (30, 30), (60, 30)]
+    first = bench.out.send[0][1]
+    assert isinstance(first, PullFile)
+    bench.out = bench.machine.step(ONE, file_part(first))
+    assert [type(step) for step in bench.out.segments] == [WritePart]
+    assert parts(bench) == [], "what is not written takes its place"
+    bench.out = bench.machine.written(1)
+    assert parts(bench) == [(90, 10)]
+    assert bench.machine.written(1).send == [], "there is nothing more to ask for"
+
+
+def test_parts_that_overtake_others_wait_for_them() -> None:
+    bench = fast()
+    one, two, three = (each for _, each in bench.out.send if isinstance(each, PullFile))
+    assert bench.machine.step(ONE, file_part(three)).segments == []
+    assert bench.machine.step(ONE, file_part(two)).segments == []
+    assert bench.machine.step(ONE, file_part(two)).segments == [], "repeated by the network"
+    steps = bench.machine.step(ONE, file_part(one)).segments
+    assert [(step.offset, step.data) for step in steps if isinstance(step, WritePart)] == [
+        (0, b"0" * 30),
+        (30, b"3" * 30),
+        (60, b"6" * 30),
+    ]
+
+
+def test_progress_is_told_in_bytes() -> None:
+    bench = Bench(config=FILES, known=20)
+    assert bench.machine.progress is None
+    offers = (OFFER, OFFER._replace(id=SegmentId(4), first=Seq(9), last=Seq(12)))
+    bench.answer(Segments, offers, standing())
+    assert bench.machine.progress == (0, 200)
+    part(bench)
+    assert bench.machine.progress == (60, 200)
+    part(bench, 40)
+    bench.out = bench.machine.installed(1)
+    assert bench.machine.progress == (100, 200)
+    assert bench.asked.segment == 4
+
+
+def test_a_part_of_a_segment_is_asked_for_where_it_is_in_its_file() -> None:
+    bench = Bench(config=FILES, known=20)
+    offer = OFFER._replace(offset=1000)
+    bench.answer(Segments, (offer,), standing())
+    assert bench.asked.offset == 1000
+    assert part(bench).segments == [WritePart(1, offer, 0, b"x" * 60)]
+    assert bench.asked.offset == 1060
+
+
+def test_a_source_that_gives_less_at_a_time_is_asked_for_less() -> None:
+    bench = fast()
+    first = bench.out.send[0][1]
+    assert isinstance(first, PullFile)
+    bench.out = bench.machine.step(ONE, file_part(first, 12))
+    assert [step.data for step in bench.out.segments if isinstance(step, WritePart)] == [b"0" * 12]
+    assert parts(bench) == [(12, 12), (24, 12)]
+
+
+def test_everything_behind_a_lost_part_is_asked_for_again() -> None:
+    bench = fast()
+    three = bench.out.send[2][1]
+    assert isinstance(three, PullFile)
+    bench.tick(1.0)
+    bench.machine.step(ONE, file_part(three))
+    bench.tick(1.5)
+    assert bench.out.send == [], "something came a moment ago"
+    bench.tick(1.0)
+    assert bench.out.send == [], "after a loss it waits"
+    bench.until_some_asked()
+    assert parts(bench) == [(0, 30), (30, 30), (60, 30)]
+
+
+def test_a_source_that_is_busy_is_asked_for_parts_later() -> None:
+    bench = transfer()
+    bench.answer(Busy, 0.5)
+    assert bench.tick(0.4).send == []
+    bench.tick(0.2)
+    assert (type(bench.asked), bench.asked.offset) == (PullFile, 0)
+
+
+def test_words_about_a_transfer_that_was_given_up_are_nobodys() -> None:
+    bench = transfer()
+    bench.machine.advanced([puts(1, 1)])
+    assert bench.machine.written(1) == Effects()
+    assert bench.machine.refused(1) == Effects()
+
+
+def test_a_driver_may_refuse_before_all_of_it_is_there() -> None:
+    bench = transfer()
+    part(bench)
+    bench.out = bench.machine.refused(1)
+    assert bench.out.segments == [DropSegment(1, OFFER)]
+    assert bench.to_whom() == TWO
+
+
+def test_a_ring_that_forms_while_files_come_is_left() -> None:
+    for make in (
+        lambda question: file_part(question)._replace(standing=standing(path=(9, 1))),
+        lambda question: Unavailable(question.request, "", standing(path=(9, 1))),
+    ):
+        bench = transfer()
+        bench.out = bench.machine.step(ONE, make(bench.asked))
+        assert bench.out.segments == [DropSegment(1, OFFER)]
+        assert bench.to_whom() == TWO
 
 
 @pytest.mark.parametrize(
@@ -486,8 +688,26 @@ def test_a_ring_is_refused_before_files_come() -> None:
 def test_a_file_that_is_gone_is_replaced_by_ranges() -> None:
     bench = transfer()
     out = bench.answer(Unavailable, "compacted", standing())
-    assert out.segments == [DropSegment(OFFER)]
+    assert out.segments == [DropSegment(1, OFFER)]
     assert (type(bench.asked), bench.asked.first, bench.to) == (Pull, 1, ONE)
+
+
+def test_a_source_that_cannot_list_its_segments_gives_ranges() -> None:
+    bench = Bench(config=FILES, known=20)
+    bench.answer(Unavailable, "rot", standing())
+    assert (type(bench.asked), bench.asked.first, bench.to) == (Pull, 1, ONE)
+
+
+def test_parts_grow_with_prompt_answers_alone() -> None:
+    config = replace(FILES, file_bytes_max=60, window_bytes_min=10)
+    for waited, length in ((0.1, 20), (1.5, 10)):
+        bench = Bench(config=config, known=20)
+        bench.answer(Segments, (OFFER,), standing())
+        question = bench.asked
+        bench.tick(waited)
+        bench.out = bench.machine.step(ONE, file_part(question))
+        bench.out = bench.machine.written(1)
+        assert parts(bench) == [(10, length)]
 
 
 def test_nothing_is_pushed_in_front_of_a_segment() -> None:
@@ -496,7 +716,8 @@ def test_nothing_is_pushed_in_front_of_a_segment() -> None:
     push(bench, tip=20)
     bench.answer(Segments, (OFFER,), standing())
     assert isinstance(bench.asked, PullFile)
-    assert bench.machine.step(ONE, Push((puts(1, 2),), standing())).learned == []
+    assert bench.machine.source is None, "what came could not be taken"
+    assert bench.machine.step(ONE, Push((puts(1, 2),), standing())) == Effects()
     assert bench.machine.position == 0
 
 
@@ -504,15 +725,19 @@ def test_a_file_that_the_driver_refuses_is_dropped() -> None:
     bench = transfer()
     part(bench)
     part(bench, 40)
-    bench.out = bench.machine.refused()
-    assert bench.out.segments == [DropSegment(OFFER)]
-    assert (type(bench.asked), bench.to) == (PullSegments, TWO)
+    bench.out = bench.machine.refused(1)
+    assert bench.out.segments == [DropSegment(1, OFFER)]
+    assert (type(bench.asked), bench.asked.first, bench.to) == (Pull, 1, TWO)
+    bench.give(puts(1, 2))
+    assert (type(bench.asked), bench.asked.last) == (Pull, 8), "a source checks its ranges"
+    bench.give(puts(3, 8))
+    assert isinstance(bench.asked, PullSegments)
 
 
 def test_a_file_that_consensus_has_overtaken_is_dropped() -> None:
     bench = transfer()
     question = bench.asked
-    assert bench.machine.advanced([puts(1, 1)]).segments == [DropSegment(OFFER)]
+    assert bench.machine.advanced([puts(1, 1)]).segments == [DropSegment(1, OFFER)]
     late = FilePart(question.request, question.segment, question.offset, b"x" * 60, standing())
     assert bench.machine.step(ONE, late).segments == []
 
@@ -522,15 +747,14 @@ def test_consensus_may_go_past_a_segment_that_is_being_installed() -> None:
     part(bench)
     part(bench, 40)
     assert bench.machine.advanced([puts(1, 9)]).segments == []
-    bench.machine.installed()
+    bench.machine.installed(1)
     assert bench.machine.position == 9
 
 
 def test_the_driver_must_not_answer_what_was_not_asked() -> None:
-    machine = Bench().machine
-    for call in (machine.installed, machine.refused):
-        with pytest.raises(InvariantViolation, match="no segment is being installed"):
-            call()
+    for machine in (Bench().machine, transfer().machine):
+        with pytest.raises(InvariantViolation, match="no segment of transfer 1 is being installed"):
+            machine.installed(1)
     with pytest.raises(InvariantViolation, match="no resync is being finished"):
         machine.resync_failed("")
 
@@ -647,8 +871,8 @@ def test_a_whole_log_may_come_as_segments() -> None:
     bench.answer(Segments, (*offers, OFFER._replace(first=Seq(7))), standing(8, floor=5))
     for offer in offers:
         part(bench)
-        assert part(bench, 40).segments[1:] == [InstallSegment(offer, staged=True)]
-        bench.out = bench.machine.installed()
+        assert part(bench, 40).segments[1:] == [InstallSegment(1, offer, staged=True)]
+        bench.out = bench.machine.installed(1)
         assert bench.machine.position == 2
     assert bench.out.resync == [FinishResync(Seq(6), Seq(5))]
     assert bench.out.segments == []

@@ -110,19 +110,20 @@ class Node:
     def _write(self, step: WritePart) -> None:
         self.file = self.file[: step.offset] + step.data
         self.world.note(self, f"writes {step.offer.id} at {step.offset}: {len(step.data)} bytes")
+        self.run(self.machine.written(step.transfer))
 
     def _install(self, step: InstallSegment) -> None:
         offer = step.offer
         is_good = zlib.crc32(self.file) == offer.checksum and not self.refuse_files
         self.world.note(self, f"{'installs' if is_good else 'refuses'} {offer.first}..{offer.last}")
         if not is_good:
-            self.run(self.machine.refused())
+            self.run(self.machine.refused(step.transfer))
             return
         updates = [Update(*each) for each in ast.literal_eval(self.file.decode())]
         log = self.staged if step.staged else self.log
         assert log is not None
         log.append([piece(offer.first, offer.last, updates)])
-        self.run(self.machine.installed())
+        self.run(self.machine.installed(step.transfer))
 
     def _drop(self, step: DropSegment) -> None:
         self.file = b""

@@ -16,7 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sirius.paxos import Codec, Configuration, Envelope, Machine, Member, PaxosConfig, Recovered
+from sirius.paxos import (
+    Codec,
+    Configuration,
+    Envelope,
+    Machine,
+    Member,
+    Numbers,
+    PaxosConfig,
+    Recovered,
+)
 from sirius.paxos.acceptor import Under
 from sirius.paxos.effects import (
     Answer,
@@ -162,13 +171,14 @@ class Judge:
         self.decided: dict[int, Any] = {}
         self._slots: dict[tuple[int, int], int] = {}
         self.asked: dict[int, Sequence[Any]] = {}
+        self.published: dict[int, Numbers] = {}
 
     def append(self, name: str, value: Any) -> None:
         """A node decided a value."""
         for entry in self._entries(value):
             known = self.decided.setdefault(entry.slot, entry)
             assert known == entry, f"agreement: {name} decided {entry}, another one {known}"
-            if entry.session:
+            if entry.session and not entry.is_mark:
                 self._once(entry)
 
     def _once(self, entry: Any) -> None:
@@ -180,14 +190,33 @@ class Judge:
             assert before is not None, f"order: {key} is in slot {slot}, the one before nowhere"
             assert before < slot, f"order: {key} is in slot {slot}, the one before in {before}"
 
+    def leave_out(self, session: int, serial: int) -> None:
+        """A publisher never sends this serial."""
+        self._slots[session, serial] = 0
+
+    def serials(self, session: int) -> int:
+        """How many updates of a session were decided."""
+        return sum(key[0] == session for key in self._slots)
+
     def answer(self, answer: Answer) -> None:
         """A node told somebody what became of a request."""
         if isinstance(answer, Done) and answer.token in self.asked:
             updates = self.asked[answer.token]
+            if answer.token in self.published:
+                self._published(answer, self.published[answer.token])
+                return
             first = answer.last - len(updates) + 1
             found = [self.decided.get(first + at) for at in range(len(updates))]
             texts = [entry.text if entry else None for entry in found]
             assert texts == list(updates), f"acknowledged {updates}, but decided {texts}"
+
+    def _published(self, answer: Done, numbers: Numbers) -> None:
+        """What a publisher sent is there, wherever it is: it may have been sent before, in other portions."""
+        for at, update in enumerate(self.asked[answer.token]):
+            slot = self._slots.get((numbers.session, numbers.serial + at))
+            assert slot is not None, f"acknowledged {update}, but it is nowhere"
+            assert slot <= answer.last, f"acknowledged {update} at {answer.last}, it is in {slot}"
+            assert self.decided[slot].text == update, f"{update} is not in {slot}"
 
 
 def read_words(value: Any) -> Iterable[Any]:
@@ -308,7 +337,7 @@ class Cluster:
             word.text
             for value in self.nodes[name].disk.log
             for word in value
-            if word.session and word.text != "-"
+            if word.session and word.text != "-" and not word.is_mark
         ]
 
     # ------------------------------------------------------------------ what goes into a machine
@@ -316,6 +345,15 @@ class Cluster:
     def propose(self, name: str, token: int, *texts: str) -> None:
         self.judge.asked[token] = texts
         self._do(name, self.machine(name).propose(token, texts, 10 * len(texts)))
+
+    def publish(
+        self, name: str, token: int, numbers: Numbers, *texts: str, size: int | None = None
+    ) -> None:
+        """Have updates decided that have numbers of their own."""
+        self.judge.asked[token] = texts
+        self.judge.published[token] = numbers
+        size = 10 * len(texts) if size is None else size
+        self._do(name, self.machine(name).propose(token, texts, size, numbers))
 
     def read(self, name: str, token: int) -> None:
         self._do(name, self.machine(name).read(token))

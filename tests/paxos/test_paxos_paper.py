@@ -8,6 +8,7 @@ from __future__ import annotations
 from sirius.paxos import Configuration, Machine, Member
 from sirius.paxos.effects import Done, KeepAccepted, ReadFailed, Rejected, Unknown
 from sirius.paxos.messages import Prepare, PreVoted
+from sirius.paxos.sessions import Sessions
 from sirius.types import Ballot, NodeId
 from tests.paxos.harness import CLUSTER, Cluster, Patient
 from tests.paxos.test_paxos_faults import done
@@ -178,6 +179,7 @@ def test_commanders_repeat_themselves_to_those_who_have_not_voted() -> None:
     cluster.wait(0.2)
     cluster.tick("a")
     assert {packet.target for packet in cluster.packets("Accept")} == {"b", "c"}
+    assert cluster.machine("a").repeated_accepts == 1
     cluster.deliver("a>b Accept")
     cluster.drop("a>c")
     cluster.settle()
@@ -348,7 +350,7 @@ def test_a_node_whose_log_was_taken_anew_follows_from_there() -> None:
     cluster.drop("Forward")
     machine = cluster.machine("c")
     cluster.nodes["c"].disk.log = [hole(1, 50)]
-    cluster._do("c", machine.resynced(hole(1, 50).last, None))
+    cluster._do("c", machine.resynced(hole(1, 50).last, None, Sessions(51, 10)))
     assert machine.decided == machine.known == 50
     assert machine.configuration == cluster.machine("a").configuration
     assert [type(each) for each in cluster.answers("c")] == [Unknown]

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sirius.paxos import PaxosConfig
+from sirius.paxos.values import PUBLISHERS
 from tests.paxos.timing import timed
 from tests.paxos.walk import Walk
 
-SOAK = 50 if os.environ.get("SIRIUS_SOAK") else 1
+SOAK = bool(os.environ.get("SIRIUS_SOAK"))
 LEASES = timed(lease=True)
 SMALL = timed(
     batch_updates_max=2,
@@ -26,8 +27,16 @@ SMALL = timed(
 )
 
 
-def walk(seed: int, names: str, spare: str, config: PaxosConfig, steps: int = 2000) -> Walk:
-    path = Walk(seed, names, spare=spare, config=config)
+def walk(
+    seed: int,
+    names: str,
+    spare: str,
+    config: PaxosConfig,
+    steps: int = 2000,
+    *,
+    publishers: bool = False,
+) -> Walk:
+    path = Walk(seed, names, spare=spare, config=config, publishers=publishers)
     path.run(steps)
     path.finish()
     return path
@@ -58,6 +67,15 @@ def test_nodes_agree_when_every_bound_is_tight(seed: int) -> None:
     walk(seed, "abc", "de", SMALL)
 
 
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("config", [timed(), SMALL], ids=["plain", "small"])
+def test_what_publishers_send_again_and_again_takes_effect_once(
+    seed: int, config: PaxosConfig
+) -> None:
+    """The judge knows every serial; publishers cut what they send into other portions each time."""
+    walk(seed, "abc", "de" if seed % 2 else "", config, publishers=True)
+
+
 def test_no_part_of_one_leaders_proposal_is_found_behind_another_leaders() -> None:
     """Here a scout once took slot 17 from one ballot and the rest of a request, from slot 18 on, from another."""
     walk(1015, "abc", "", SMALL, steps=4000)
@@ -68,7 +86,7 @@ def test_no_part_of_one_leaders_proposal_is_found_behind_another_leaders() -> No
 @pytest.mark.parametrize("config", [timed(), LEASES, SMALL], ids=["plain", "leases", "small"])
 def test_many_walks(names: str, config: PaxosConfig) -> None:
     voters, _, spare = names.partition(" ")
-    for seed in range(1000, 1000 + 150 * SOAK):
+    for seed in range(1000, 8500 if SOAK else 1030):
         walk(seed, voters, spare, config, steps=4000)
 
 
@@ -76,6 +94,12 @@ def test_walks_get_somewhere() -> None:
     """A walk without writes proves nothing."""
     walks = [walk(seed, "abc", "", timed()) for seed in range(10)]
     assert sum(each.acknowledged for each in walks) > 500
+
+
+def test_publishers_get_somewhere() -> None:
+    walks = [walk(seed, "abc", "", timed(), publishers=True) for seed in range(10)]
+    sessions = range(PUBLISHERS, PUBLISHERS + 3)
+    assert sum(each.cluster.judge.serials(s) for each in walks for s in sessions) > 100
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -147,4 +171,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=25 * SOAK, stateful_step_count=60, deadline=None)
+TestAnyOrder.settings = settings(
+    max_examples=1250 if SOAK else 25, stateful_step_count=60, deadline=None
+)

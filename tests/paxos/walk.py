@@ -11,8 +11,9 @@ import random
 from collections import deque
 from collections.abc import Callable
 
-from sirius.paxos import PaxosConfig
+from sirius.paxos import Numbers, PaxosConfig
 from sirius.paxos.effects import Done, ReadAt
+from sirius.paxos.values import PUBLISHERS
 from tests.paxos.harness import Cluster, Packet
 from tests.paxos.words import Words
 
@@ -21,7 +22,13 @@ class Walk:
     """One walk. The seed decides everything."""
 
     def __init__(
-        self, seed: int, names: str = "abc", *, spare: str = "", config: PaxosConfig | None = None
+        self,
+        seed: int,
+        names: str = "abc",
+        *,
+        spare: str = "",
+        config: PaxosConfig | None = None,
+        publishers: bool = False,
     ) -> None:
         self.rng = random.Random(seed)
         self.cluster = Cluster(names, config, seed=seed)
@@ -57,6 +64,7 @@ class Walk:
             (self.hand_over, 4 * self._mood()),
             (self.jolt, 0 if self.cluster.config.lease else 30 * self._mood()),
             *([(self.wish, 3), (self.lose_disk, 1)] if spare else []),
+            *([(self.publish, 100.0)] if publishers else []),
         ]
 
     def _mood(self) -> float:
@@ -151,6 +159,18 @@ class Walk:
             count = self.rng.choice([1, 1, 2, 3])
             texts = [f"{self.tokens}.{at}" for at in range(count)]
             self.cluster.propose(self._any(), self.tokens, *texts)
+
+    def publish(self) -> None:
+        """A publisher sends what comes next, or what it sent before, in other portions, to any node."""
+        if self.cluster.up:
+            self.tokens += 1
+            publisher = self.rng.randrange(3)
+            done = self.cluster.judge.serials(PUBLISHERS + publisher)
+            serial = self.rng.randint(max(1, done - 4), done + 2)
+            count = self.rng.choice([1, 1, 2, 3])
+            texts = [f"p{publisher}.{serial + at}" for at in range(count)]
+            numbers = Numbers(PUBLISHERS + publisher, serial, serial - 1)
+            self.cluster.publish(self._any(), self.tokens, numbers, *texts)
 
     def read(self) -> None:
         if self.cluster.up:

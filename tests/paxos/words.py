@@ -8,10 +8,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from sirius.paxos import Configuration, Content, Request, Run
+from sirius.paxos.values import PUBLISHERS
 from sirius.types import Seq
 
 NOTHING = "-"
 """The word of a no-op, and of a cancelled update."""
+MARK = "|"
+"""The word of a mark."""
 
 
 class Word(NamedTuple):
@@ -22,6 +25,8 @@ class Word(NamedTuple):
     session: int = 0
     serial: int = 0
     configuration: Configuration | None = None
+    is_mark: bool = False
+    """Whether it says how far a publisher's session has got."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +67,17 @@ class WordCodec:
     """Makes `Words`; the updates of a request are strings."""
 
     def encode(self, first: int, requests: Sequence[Request]) -> Words:
-        made = [
-            (NOTHING if request.cancelled else update, request.session, request.serial + at)
-            for request in requests
-            for at, update in enumerate(request.updates)
-        ]
+        made: list[Word] = []
+        for request in requests:
+            session = request.session
+            for at, update in enumerate(request.updates):
+                text = NOTHING if request.cancelled else update
+                made.append(Word(first + len(made), text, session, request.serial + at))
+            if session >= PUBLISHERS:
+                slot = first + len(made)
+                made.append(Word(slot, MARK, session, request.last_serial, is_mark=True))
         assert made, "nobody proposes nothing"
-        return Words(
-            Seq(first),
-            Seq(first + len(made) - 1),
-            tuple(Word(first + at, *each) for at, each in enumerate(made)),
-        )
+        return Words(Seq(first), Seq(first + len(made) - 1), tuple(made))
 
     def join(self, values: Sequence[Words]) -> Words:
         return Words(
@@ -85,9 +90,15 @@ class WordCodec:
     def content(self, value: Words) -> Content:
         has_holes = len(value.words) < value.last - value.first + 1
         runs = []
-        for session, group in groupby(value.words, key=lambda word: word.session):
+        for (session, is_mark), group in groupby(value.words, key=_kind):
             end = list(group)[-1]
-            if session and not has_holes:
+            if is_mark:
+                runs.append(Run(session, end.serial, Seq(end.slot - 1)))
+            elif session and not has_holes:
                 runs.append(Run(session, end.serial, Seq(end.slot)))
         found = [word.configuration for word in value.words if word.configuration]
         return Content(tuple(runs), tuple(found), has_holes)
+
+
+def _kind(word: Word) -> tuple[int, bool]:
+    return word.session, word.is_mark

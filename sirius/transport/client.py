@@ -1,8 +1,9 @@
 """A client without asyncio, for scripts, tools and Spark. Any number of threads may use one.
 
-**Nothing is sent twice.** Updates have no number of their own that a node could know them by, so a batch whose answer
-did not come may be in the log, or come there yet: that is reported as `OutcomeUnknown`, and the caller decides. What
-was certainly not sent goes to the next address.
+**Nothing is sent twice** unless it can do no harm. Updates without numbers are nothing that a node could know again,
+so a batch whose answer did not come may be in the log, or come there yet: that is reported as `OutcomeUnknown`, and the
+caller decides. What was certainly not sent goes to the next address. Updates with a session and serials take effect
+once, so they are sent again until they are acknowledged (`sirius.transport.resending`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from sirius.transport import wire
 from sirius.transport.failures import error_of, failed
 from sirius.transport.limits import TransportLimits
 from sirius.transport.publishing import Membership
+from sirius.transport.resending import Resending, numbered
 from sirius.transport.security import Plaintext, Security
 from sirius.transport.sending import Stream, batches
 from sirius.transport.shapes import Blobs, Shape
@@ -74,30 +76,86 @@ class Client:
 
     # ------------------------------------------------------------------ calls
 
-    def publish(self, updates: Iterable[Update], in_flight: int = 8) -> Seq | None:
+    def publish(
+        self,
+        updates: Iterable[Update],
+        in_flight: int = 8,
+        *,
+        session: str | None = None,
+        first_serial: int = 1,
+        after: int | None = None,
+        patience_s: float = 60.0,
+    ) -> Seq | None:
         """Put updates into the log in this order, and return the last one's sequence number.
 
         Raises what stopped it; a note on the error says what is in the log. With `in_flight=1` that is everything
         before the batch that failed, and nothing behind it.
+
+        With a `session`, a name that is this publisher's alone, each update takes effect at most once: they have the
+        serials from `first_serial` on, and whoever calls this again with the same session, serials and updates, after
+        whatever error or from another process, changes nothing about what is in the log already. So the client itself
+        tries again, at all its addresses, until nobody has answered for `patience_s`. A session's serials go up;
+        `after` is the one that has to be in the log first, the one before `first_serial` if it is not given. For an
+        update that was in the log before, the sequence number may be that of a later one of its session.
         """
         last = None
-        for acknowledged in self.acknowledgements(updates, in_flight):
+        for acknowledged in self.acknowledgements(
+            updates,
+            in_flight,
+            session=session,
+            first_serial=first_serial,
+            after=after,
+            patience_s=patience_s,
+        ):
             last = acknowledged.last
         return last
 
     def acknowledgements(
-        self, updates: Iterable[Update], in_flight: int = 8
+        self,
+        updates: Iterable[Update],
+        in_flight: int = 8,
+        *,
+        session: str | None = None,
+        first_serial: int = 1,
+        after: int | None = None,
+        patience_s: float = 60.0,
     ) -> Iterator[Acknowledged]:
         """Do the same, and tell of each batch when it is in the log."""
+        if session is None:
+            yield from self._once(batches(updates, self._limits.log), in_flight)
+            return
+        after = first_serial - 1 if after is None else after
+        runs = [(first_serial, updates)]
+        yield from self.runs(runs, session, after, in_flight=in_flight, patience_s=patience_s)
+
+    def runs(
+        self,
+        runs: Iterable[tuple[int, Iterable[Update]]],
+        session: str,
+        after: int = 0,
+        *,
+        in_flight: int = 8,
+        patience_s: float = 60.0,
+    ) -> Iterator[Acknowledged]:
+        """Do the same with updates whose serials leave gaps: those of a run are consecutive, from its number on.
+
+        Who has a number for each update that stays with it, come what may, can leave some out when sending again.
+        """
+        cut = ((serial, batches(updates, self._limits.log)) for serial, updates in runs)
+        resending = Resending(self._open_first, self._avoid, max(1, in_flight), patience_s)
+        for count, last in resending.acknowledgements(numbered(cut, session, after)):
+            yield Acknowledged(count, last)
+
+    def _once(self, found: Iterator[list[Update]], in_flight: int) -> Iterator[Acknowledged]:
         stream: Stream | None = None
         try:
-            for batch in batches(updates, self._limits.log):
+            for batch in found:
                 if stream and len(stream.pending) >= max(1, in_flight):
                     yield Acknowledged(*stream.answer())
                 if stream and stream.is_over and not stream.pending:
                     stream.close()
                     stream = None
-                stream = stream or self._first(self._open)
+                stream = stream or self._open_first()
                 stream.send(batch)
             while stream and stream.pending:
                 yield Acknowledged(*stream.answer())
@@ -149,6 +207,9 @@ class Client:
 
         return self._first(call)
 
+    def _open_first(self) -> Stream:
+        return self._first(self._open)
+
     def _open(self, address: str) -> Stream:
         return Stream(self._channel(address), address, self._security, self._timeout_s)
 
@@ -186,6 +247,12 @@ class Client:
             if self._addresses[0] != address:
                 self._addresses.remove(address)
                 self._addresses.insert(0, address)
+
+    def _avoid(self, address: str) -> None:
+        """Ask the others first."""
+        with self._lock:
+            self._addresses.remove(address)
+            self._addresses.append(address)
 
     def _channel(self, address: str) -> Any:
         with self._lock:

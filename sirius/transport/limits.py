@@ -43,8 +43,10 @@ class TransportLimits:
     """How many a server takes; and never more than half of the files that the process may open."""
     streams_max: int = 100
     """How many calls one connection may have under way."""
-    handshake_timeout_s: float = 10.0
+    handshake_timeout_s: float = 5.0
     """How long a new connection may say nothing sensible."""
+    connection_idle_s: float = 300.0
+    """How long a connection may stand without a call. Links have one; who only answers pings has no place for good."""
     batches_max: int = 16
     """How many batches of one publishing stream are under way before the server stops reading it."""
     batches_bytes_max: int = 16 * 1024 * 1024
@@ -85,6 +87,7 @@ class TransportLimits:
             ("grpc.max_allowed_incoming_connections", min(self.connections_max, _files_max() // 2)),
             ("grpc.max_concurrent_streams", self.streams_max),
             ("grpc.server_handshake_timeout_ms", _ms(self.handshake_timeout_s)),
+            ("grpc.max_connection_idle_ms", _ms(self.connection_idle_s)),
             ("grpc.http2.min_ping_interval_without_data_ms", _ms(self.keepalive_s) // 2),
             ("grpc.http2.max_ping_strikes", 0),
         ]

@@ -4,8 +4,9 @@ gRPC costs by the message, some 300 µs each, whatever its size. So a link never
 two where one would do: it writes all that waits as one frame, and while that is on its way the next one gathers.
 
 A link that fails is opened anew, after a wait that doubles up to `backoff_s_max` and is drawn at random between half of
-that and all of it, so that a node that comes back is not met by everybody at once. What waited for an attempt that
-failed is dropped: it is old by then, and the machines send again what matters.
+that and all of it, so that a node that comes back is not met by everybody at once. One that connects to us is there, so
+the wait ends: it could ask for our vote long before our answer could reach it. What waited for an attempt that failed
+is dropped: it is old by then, and the machines send again what matters.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -35,20 +38,31 @@ LINK: Final = "/sirius.v1.Nodes/Link"
 class Link:
     """The stream to one peer, and its counters. One task owns the stream."""
 
-    def __init__(self, name: str, limits: TransportLimits, security: Security) -> None:
+    def __init__(
+        self,
+        name: str,
+        limits: TransportLimits,
+        security: Security,
+        method: str = LINK,
+        loss_level: int = logging.WARNING,
+    ) -> None:
         self.name = name
+        self._method = method
+        self._loss_level = loss_level
         self.frames = 0
         self.messages = 0
         self.bytes = 0
         self.dropped = 0
         self.connected = False
         self.connects = 0
+        self.failures = 0
         self.last_error = ""
         self.used_at = 0.0
         self._limits = limits
         self._security = security
         self._outbox = Outbox(limits)
         self._wake = asyncio.Event()
+        self._is_there = asyncio.Event()
         self._closing = False
         self._task = asyncio.create_task(self._run(), name=f"link to {name}")
 
@@ -57,12 +71,19 @@ class Link:
         """How many messages wait."""
         return len(self._outbox)
 
-    def put(self, packet: wire.Packet) -> None:
-        """Send a packet when it is its turn."""
-        if self._outbox.put(packet):
-            self._wake.set()
-        else:
+    def put(self, packet: wire.Packet, wait_s: float = 0.0) -> None:
+        """Send a packet when it is its turn. One that may wait goes with the next that may not, if that comes in time:
+        a frame costs more than what is in it."""
+        if not self._outbox.put(packet):
             self.dropped += 1
+        elif wait_s:
+            asyncio.get_running_loop().call_later(wait_s, self._wake.set)
+        else:
+            self._wake.set()
+
+    def nudge(self) -> None:
+        """The other end is there: the next attempt to connect need not wait."""
+        self._is_there.set()
 
     async def close(self, grace_s: float) -> None:
         """Send what waits, if there is somebody to take it within `grace_s`, and end the stream."""
@@ -77,6 +98,7 @@ class Link:
         wait_s = self._limits.backoff_s_min
         while not self._closing:
             connects = self.connects
+            self._is_there.clear()
             try:
                 await self._session()
             except Exception as error:
@@ -85,14 +107,19 @@ class Link:
             if self.connects > connects:
                 wait_s = self._limits.backoff_s_min
             if not self._closing:
-                await asyncio.sleep(wait_s * random.uniform(0.5, 1))
+                await self._rest(wait_s * random.uniform(0.5, 1))
             wait_s = min(2 * wait_s, self._limits.backoff_s_max)
+
+    async def _rest(self, wait_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._is_there.wait()
 
     async def _session(self) -> None:
         """Open the stream and send until it fails, which raises, or until the link is closed."""
         channel = self._security.channel(self.name, self._limits.channel_options())
         try:
-            call = channel.stream_stream(LINK)()
+            call = channel.stream_stream(self._method)()
             await self._open(call)
             end = asyncio.create_task(_end_of(call))
             end.add_done_callback(lambda _: self._wake.set())
@@ -138,43 +165,57 @@ class Link:
         raise Unreachable("the other end has closed")
 
     async def _lost(self, error: Exception) -> None:
+        self.failures += 1
         self.dropped += self._outbox.clear()
         if isinstance(error, grpc.RpcError):
             # It may look at the other end's certificate, which takes a while.
             error = await asyncio.to_thread(error_of, error, self.name, self._security)
         if not self.last_error:
-            log.warning("%s: lost: %s", self.name, error)
+            log.log(self._loss_level, "%s: lost: %s", self.name, error)
         self.last_error = str(error) or type(error).__name__
 
 
-class Links:
-    """All links of a node. Everything is called on the thread of one asyncio loop."""
+class LinkSet:
+    """All links of a process. Everything is called on the thread of one asyncio loop."""
 
-    def __init__(self, me_name: str, limits: TransportLimits, security: Security) -> None:
-        self.me_name = me_name
+    def __init__(
+        self,
+        limits: TransportLimits,
+        security: Security,
+        method: str = LINK,
+        loss_level: int = logging.WARNING,
+    ) -> None:
+        """`loss_level` is how loudly the log tells of a link that is lost: where peers come and go, it is nothing."""
         self.by_name: dict[str, Link] = {}
         """For status and metrics."""
         self.dropped = 0
         """Messages that got to no link at all; each link counts its own."""
         self._limits = limits
         self._security = security
+        self._method = method
+        self._loss_level = loss_level
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def send(self, to: Member, envelope: Envelope) -> None:
-        """Send a message some time, or lose it. Never waits, never raises."""
-        link = self.by_name.get(to.name) or self._new(to.name)
+    def put(self, name: str, make: Callable[[], wire.Packet], wait_s: float = 0.0) -> None:
+        """Send a packet some time, or lose it. Never waits, never raises; the packet may wait for `wait_s`."""
+        link = self.by_name.get(name) or self._new(name)
         if link is None:
             self.dropped += 1
             return
         try:
-            packet = wire.encode(envelope)
+            packet = make()
         except Exception:
-            log.exception("a message cannot be sent: %s", type(envelope.message).__name__)
+            log.exception("a message to %s cannot be sent", name)
             self.dropped += 1
             return
         link.used_at = asyncio.get_running_loop().time()
-        link.put(packet)
+        link.put(packet, wait_s)
+
+    def nudge(self, name: str) -> None:
+        """A node has connected to us: it can be reached, if there is anything to say to it."""
+        if (link := self.by_name.get(name)) is not None and not link.connected:
+            link.nudge()
 
     def keep(self, names: Collection[str]) -> None:
         """Close the links to others than these, if they were not used for `link_idle_s`. Does not wait for it."""
@@ -195,8 +236,21 @@ class Links:
     def _new(self, name: str) -> Link | None:
         if self._closed or len(self.by_name) >= self._limits.links_max:
             return None
-        link = self.by_name[name] = Link(name, self._limits, self._security)
+        link = Link(name, self._limits, self._security, self._method, self._loss_level)
+        self.by_name[name] = link
         return link
+
+
+class Links(LinkSet):
+    """Those of a node."""
+
+    def __init__(self, me_name: str, limits: TransportLimits, security: Security) -> None:
+        super().__init__(limits, security)
+        self.me_name = me_name
+
+    def send(self, to: Member, envelope: Envelope, wait_s: float = 0.0) -> None:
+        """Send a message some time, or lose it."""
+        self.put(to.name, partial(wire.encode, envelope), wait_s)
 
 
 async def _end_of(call: Any) -> None:

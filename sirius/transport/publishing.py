@@ -16,9 +16,11 @@ import grpc
 
 from sirius.errors import OutcomeUnknown, SiriusError
 from sirius.paxos.members import Configuration, Member
+from sirius.paxos.values import Numbers
 from sirius.transport import sirius_pb2 as pb
 from sirius.transport.columns import from_columns
 from sirius.transport.limits import TransportLimits
+from sirius.transport.shapes import numbers_back
 from sirius.transport.wire import parsed
 from sirius.types import Seq
 from sirius.wal.block import Block
@@ -41,12 +43,14 @@ class Backend(Protocol):
     name, its words and `outcome_unknown`; any other is logged, and told as a failure of unknown outcome.
     """
 
-    def publish(self, updates: Sequence[Update]) -> Awaitable[Seq]:
+    def publish(self, updates: Sequence[Update], numbers: Numbers | None = None) -> Awaitable[Seq]:
         """Put updates into the log, all or none, and return the last one's sequence number when they are decided.
 
         They were checked, and there is at least one. The order of the calls is the order in the log, however many are
         under way. The awaitable is cancelled when its client is gone; the updates may be in the log nevertheless. It
         has to end some day: there is no other time-out here.
+
+        With `numbers` they take effect once, however often they come, through whichever node.
         """
         ...
 
@@ -109,8 +113,10 @@ class Publishing:
 
     def _submit(self, data: bytes) -> asyncio.Future[Seq]:
         try:
-            updates = from_columns(parsed(pb.PublishRequest, data).updates, self._limits.log)
-            return asyncio.ensure_future(self._backend.publish(updates))
+            request = parsed(pb.PublishRequest, data)
+            updates = from_columns(request.updates, self._limits.log)
+            numbers = numbers_back(request, len(updates))
+            return asyncio.ensure_future(self._backend.publish(updates, numbers))
         except Exception as error:
             failed: asyncio.Future[Seq] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)

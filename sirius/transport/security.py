@@ -5,7 +5,8 @@ has to write `allow_plaintext=True`. **With TLS** both ends show a certificate t
 the names in it give its owner roles; who has none may do nothing. The files are read again when they have changed: a
 server uses the new ones from the next connection on, and every new channel does.
 
-A certificate is believed for its role, not for its node: members trust each other to say who they are.
+A node may speak for itself alone: its certificate must name the host of the node's name, as it must anyway for others
+to connect to it. Ports are in no certificate, so nodes that share a host are trusted to say which of them they are.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -61,6 +62,10 @@ class Security(Protocol):
         """Say what the other end of a call is."""
         ...
 
+    def why_not(self, context: Any, node: str) -> str | None:
+        """Say why the other end of a call may not speak as a node; None if it may."""
+        ...
+
 
 @dataclass(frozen=True)
 class Plaintext:
@@ -83,6 +88,9 @@ class Plaintext:
 
     def roles(self, context: Any) -> Collection[Role]:  # noqa: ARG002
         return EVERYTHING
+
+    def why_not(self, context: Any, node: str) -> str | None:  # noqa: ARG002
+        return None
 
     def _check(self, address: str, does: str) -> None:
         if not self.allow_plaintext and not is_loopback(address):
@@ -150,6 +158,12 @@ class Tls:
     def roles(self, context: Any) -> Collection[Role]:
         return roles_of(names_of(context.auth_context()), self._settings.roles)
 
+    def why_not(self, context: Any, node: str) -> str | None:
+        names = names_of(context.auth_context())
+        if any(stands_for(name, host_of(node)) for name in names):
+            return None
+        return f"a certificate for {', '.join(names)} may not speak as the node {node}"
+
     def context(self) -> ssl.SSLContext:
         """Return what Python's own TLS needs, to find out why gRPC's failed."""
         settings = self._settings
@@ -200,6 +214,17 @@ class Tls:
             ) from None
 
 
+def security_from(
+    files: Sequence[Path | None], roles: Mapping[str, Collection[str]], *, allow_plaintext: bool
+) -> Security:
+    """Return TLS with a certificate, its key and an authority, if there are any."""
+    certificate, key, authority = files
+    if certificate is None or key is None or authority is None:
+        return Plaintext(allow_plaintext)
+    given = {pattern: [Role(role) for role in names] for pattern, names in roles.items()}
+    return Tls(TlsSettings(certificate, key, authority, given))
+
+
 def names_of(auth: Mapping[str, Collection[bytes]]) -> list[str]:
     """Return the names of the certificate that the other end has shown."""
     keys = ("x509_common_name", "x509_subject_alternative_name")
@@ -216,9 +241,21 @@ def roles_of(names: Collection[str], roles: Mapping[str, Collection[Role]]) -> C
     )
 
 
+def stands_for(name: str, host: str) -> bool:
+    """Say whether a name in a certificate is a host's, by the rules of TLS: `*.` stands for one label."""
+    name, host = name.lower(), host.lower()
+    wild, _, domain = name.partition(".")
+    return name == host or (wild == "*" and domain != "" and domain == host.partition(".")[2])
+
+
+def host_of(address: str) -> str:
+    """Return the host of `host:port`."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 def is_loopback(address: str) -> bool:
     """Say whether `host:port` is on this machine. A name is not looked up: it may mean another one tomorrow."""
-    host = address.rpartition(":")[0].strip("[]")
+    host = host_of(address)
     if host == "localhost":
         return True
     try:

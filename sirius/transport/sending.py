@@ -11,6 +11,7 @@ from typing import Any, Final
 import grpc
 
 from sirius.errors import BadMessage, OutcomeUnknown, SiriusError, Unreachable
+from sirius.paxos.values import Numbers
 from sirius.transport import sirius_pb2 as pb
 from sirius.transport import wire
 from sirius.transport.columns import to_columns
@@ -30,7 +31,7 @@ class Stream:
         """Open it; raises `Unreachable` and the like, and then nothing was sent."""
         self.pending: deque[int] = deque()
         """How many updates each batch has that was not answered."""
-        self._address = address
+        self.address = address
         self._security = security
         self._timeout_s = timeout_s
         self._acknowledged = 0
@@ -48,8 +49,9 @@ class Stream:
         """Whether the other end has ended it."""
         return not self._call.is_active()
 
-    def send(self, updates: Sequence[Update]) -> None:
-        request = pb.PublishRequest(updates=to_columns(updates))
+    def send(self, updates: Sequence[Update], numbers: Numbers | None = None) -> None:
+        own = numbers and pb.Numbers(**numbers._asdict())
+        request = pb.PublishRequest(updates=to_columns(updates), numbers=own)
         self.pending.append(len(updates))
         self._requests.put(request.SerializeToString())
 
@@ -80,13 +82,13 @@ class Stream:
             raise
         if pb.PublishReply.FromString(reply).WhichOneof("outcome"):
             self.close()
-            raise BadMessage(f"{self._address} does not open the stream")
+            raise BadMessage(f"{self.address} does not open the stream")
 
     def _reply(self) -> bytes:
         try:
             reply = self._replies.get(timeout=self._timeout_s)
         except queue.Empty:
-            reply = Unreachable(f"{self._address} did not answer within {self._timeout_s} s")
+            reply = Unreachable(f"{self.address} did not answer within {self._timeout_s} s")
         if isinstance(reply, SiriusError):
             raise reply
         return reply
@@ -95,9 +97,9 @@ class Stream:
         try:
             for reply in self._call:
                 self._replies.put(reply)
-            self._replies.put(Unreachable(f"{self._address} has closed the stream"))
+            self._replies.put(Unreachable(f"{self.address} has closed the stream"))
         except grpc.RpcError as error:
-            self._replies.put(error_of(error, self._address, self._security))
+            self._replies.put(error_of(error, self.address, self._security))
 
     def _noted(self, error: SiriusError) -> SiriusError:
         """Add to an error what is known of all the updates of the stream."""

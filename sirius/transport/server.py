@@ -43,8 +43,8 @@ METHODS: Final[dict[str, Collection[Role]]] = {
 }
 
 FOLLOWERS_SAY: Final = frozenset({paxos.Forward, paxos.AskIndex, paxos.Hello, paxos.Welcome})
-"""What a node without a vote has to say in consensus; catch-up is for all. Senders say themselves who they are, so what
-counts as a vote or an order is taken from members alone."""
+"""What a node without a vote has to say in consensus; catch-up is for all. What counts as a vote or an order is taken
+from members alone."""
 _MEMBERS_SAY: Final = frozenset(get_args(paxos.Message)) - FOLLOWERS_SAY
 _MEMBERSHIP: Final = Shape(Membership)
 
@@ -68,13 +68,18 @@ class Server:
         self._publishing: set[asyncio.Task[Any]] = set()
 
     async def start(
-        self, on_envelope: Callable[[Envelope], None], backend: Backend | None = None
+        self,
+        on_envelope: Callable[[Envelope], None],
+        backend: Backend | None = None,
+        on_link: Callable[[str], None] = lambda _: None,
     ) -> int:
         """Open the port and return its number, also if it was 0. Messages go to `on_envelope`, in order, on this loop.
 
-        Without a backend there are links alone.
+        Without a backend there are links alone. `on_link` gets the name of a node that has linked up, with its first
+        message.
         """
         self._on_envelope = on_envelope
+        self._on_link = on_link
         self._backend = backend
         self._server = grpc.aio.server(options=self._limits.server_options())
         self._server.add_generic_rpc_handlers(self._handlers())
@@ -97,6 +102,7 @@ class Server:
 
     async def _link(self, _: Any, context: Any) -> None:
         refused = _refused(self._security.roles(context))
+        known: str | None = None
         await context.write(_bytes(pb.LinkReply()))
         self.links += 1
         try:
@@ -104,12 +110,21 @@ class Server:
                 self.frames += 1
                 for envelope in wire.decode(data, self._limits.log):
                     self.messages += 1
+                    if envelope.sender.name != known:
+                        known = await self._known(context, envelope.sender.name)
                     if type(envelope.message) in refused:
                         self._refuse(envelope, context)
                     else:
                         self._on_envelope(envelope)
         finally:
             self.links -= 1
+
+    async def _known(self, context: Any, name: str) -> str:
+        """Return the name as which a caller speaks, once it is known that it may."""
+        if why_not := self._security.why_not(context, name):
+            await _deny(context, why_not)
+        self._on_link(name)
+        return name
 
     def _refuse(self, envelope: Envelope, context: Any) -> None:
         if not self.refused_messages:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, Union, get_args, get_origin, get_type_hints
 
 from sirius.errors import BadMessage, CorruptLog
-from sirius.paxos.values import PValue, Request, Value
+from sirius.paxos.values import PUBLISHERS, Numbers, PValue, Request, Value
 from sirius.transport.columns import from_columns, size_fault, to_columns
 from sirius.types import Ballot, NodeId, SegmentId, Seq
 from sirius.wal.block import SEQ_MAX, Block
@@ -66,13 +66,14 @@ class Kind(Protocol):
 
 
 class Shape:
-    """How one type of record travels."""
+    """How one type of record travels. `kinds` are those of fields that are not known here."""
 
-    def __init__(self, record: Callable[..., Any]) -> None:
+    def __init__(self, record: Callable[..., Any], kinds: Mapping[Any, Kind] | None = None) -> None:
         self.record = record
         hints = get_type_hints(record)
         names: Sequence[str] = getattr(record, "_fields", None) or tuple(hints)
-        self._fields = tuple((name, _kind(hints[name])) for name in names)
+        known = {**_KINDS, **(kinds or {})}
+        self._fields = tuple((name, _kind(hints[name], known)) for name in names)
 
     def to_dict(self, record: Any, blobs: list[bytes]) -> dict[str, Any]:
         """Return the fields as protobuf takes them, and add what travels next to them to `blobs`."""
@@ -87,7 +88,7 @@ class Shape:
         return self.record(*[kind.back(fields, name, blobs) for name, kind in self._fields])
 
 
-class _Plain:
+class Plain:
     """What protobuf has too."""
 
     def out(self, value: Any, _blobs: list[bytes]) -> Any:
@@ -97,14 +98,14 @@ class _Plain:
         return getattr(fields, name)
 
 
-class _Slot(_Plain):
+class _Slot(Plain):
     """A sequence number."""
 
     def back(self, fields: Any, name: str, _blobs: Blobs) -> Any:
         return slot(getattr(fields, name))
 
 
-class _Seconds(_Plain):
+class _Seconds(Plain):
     def back(self, fields: Any, name: str, _blobs: Blobs) -> Any:
         value = getattr(fields, name)
         if not (math.isfinite(value) and value >= 0):
@@ -151,7 +152,7 @@ class _Optional:
         return self._kind.back(fields, name, blobs) if fields.HasField(name) else None
 
 
-class _Many:
+class Many:
     """Records, or plain values if there is no shape."""
 
     def __init__(self, shape: Shape | None) -> None:
@@ -222,6 +223,8 @@ def _request_out(request: Request) -> dict[str, Any]:
         "opened": request.opened,
         "size": request.size,
     }
+    if request.after is not None:
+        fields["after"] = request.after
     if request.cancelled:
         return {**fields, "cancelled": len(request.updates)}
     return {**fields, "updates": to_columns(request.updates)}
@@ -241,7 +244,19 @@ def _request_back(fields: Any, limits: Limits) -> Request:
         size = max(size, len(fields.updates.keys) + len(fields.updates.bodies))
     slot(fields.serial + len(updates))
     opened = slot(fields.opened)
-    return Request(fields.session, fields.serial, opened, updates, size, cancelled)
+    after = fields.after if fields.HasField("after") else None
+    return Request(fields.session, fields.serial, opened, updates, size, cancelled, after)
+
+
+def numbers_back(fields: Any, count: int) -> Numbers | None:
+    """Return the numbers of a publisher's `count` updates, if it gave any; they have to make sense."""
+    if not fields.HasField("numbers"):
+        return None
+    session, serial, after = fields.numbers.session, fields.numbers.serial, fields.numbers.after
+    if session < PUBLISHERS or not after < serial:
+        raise BadMessage(f"session {session} cannot have serial {serial} behind {after}")
+    slot(serial + count)
+    return Numbers(session, serial, after)
 
 
 def slot(number: int) -> Seq:
@@ -252,7 +267,7 @@ def slot(number: int) -> Seq:
 
 
 _KINDS: Final[dict[Any, Kind]] = {
-    **dict.fromkeys((int, bool, str, NodeId, SegmentId), _Plain()),
+    **dict.fromkeys((int, bool, str, NodeId, SegmentId), Plain()),
     Seq: _Slot(),
     float: _Seconds(),
     bytes: _Bytes(),
@@ -261,18 +276,18 @@ _KINDS: Final[dict[Any, Kind]] = {
     tuple[Value, ...]: _Blocks(),
     tuple[PValue, ...]: _PValues(),
     tuple[Request, ...]: _Requests(),
-    tuple[NodeId, ...]: _Many(None),
+    tuple[NodeId, ...]: Many(None),
 }
 
 
-def _kind(hint: Any) -> Kind:
-    if kind := _KINDS.get(hint):
+def _kind(hint: Any, known: Mapping[Any, Kind]) -> Kind:
+    if kind := known.get(hint):
         return kind
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType) and arguments[1:] == (types.NoneType,):
-        return _Optional(_kind(arguments[0]))
+        return _Optional(_kind(arguments[0], known))
     if origin is tuple and arguments[1:] == (Ellipsis,):
-        return _Many(Shape(arguments[0]))
+        return Many(Shape(arguments[0]))
     if origin is None and isinstance(hint, type) and get_type_hints(hint):
         return _Part(hint)
     raise TypeError(f"there is no way for a {hint} over the wire")

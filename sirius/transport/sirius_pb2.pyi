@@ -230,20 +230,22 @@ class BeatAck(_message.Message):
     def __init__(self, ballot: _Optional[_Union[Ballot, _Mapping]] = ..., number: _Optional[int] = ..., decided: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("session", "serial", "opened", "size", "updates", "cancelled")
+    __slots__ = ("session", "serial", "opened", "size", "updates", "cancelled", "after")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
     OPENED_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     session: int
     serial: int
     opened: int
     size: int
     updates: Updates
     cancelled: int
-    def __init__(self, session: _Optional[int] = ..., serial: _Optional[int] = ..., opened: _Optional[int] = ..., size: _Optional[int] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., cancelled: _Optional[int] = ...) -> None: ...
+    after: int
+    def __init__(self, session: _Optional[int] = ..., serial: _Optional[int] = ..., opened: _Optional[int] = ..., size: _Optional[int] = ..., updates: _Optional[_Union[Updates, _Mapping]] = ..., cancelled: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class Forward(_message.Message):
     __slots__ = ("requests",)
@@ -384,18 +386,20 @@ class PullSegments(_message.Message):
     def __init__(self, request: _Optional[int] = ..., first: _Optional[int] = ..., era: _Optional[int] = ...) -> None: ...
 
 class SegmentOffer(_message.Message):
-    __slots__ = ("id", "first", "last", "bytes", "checksum")
+    __slots__ = ("id", "first", "last", "bytes", "checksum", "offset")
     ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     id: int
     first: int
     last: int
     bytes: int
     checksum: int
-    def __init__(self, id: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., bytes: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+    offset: int
+    def __init__(self, id: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., bytes: _Optional[int] = ..., checksum: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Segments(_message.Message):
     __slots__ = ("request", "offers", "standing")
@@ -460,10 +464,22 @@ class Here(_message.Message):
     def __init__(self, region: _Optional[str] = ..., position: _Optional[int] = ..., able: bool = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("updates",)
+    __slots__ = ("updates", "numbers")
     UPDATES_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
     updates: Updates
-    def __init__(self, updates: _Optional[_Union[Updates, _Mapping]] = ...) -> None: ...
+    numbers: Numbers
+    def __init__(self, updates: _Optional[_Union[Updates, _Mapping]] = ..., numbers: _Optional[_Union[Numbers, _Mapping]] = ...) -> None: ...
+
+class Numbers(_message.Message):
+    __slots__ = ("session", "serial", "after")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    serial: int
+    after: int
+    def __init__(self, session: _Optional[int] = ..., serial: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
 
 class PublishReply(_message.Message):
     __slots__ = ("last", "failure")

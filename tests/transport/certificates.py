@@ -42,10 +42,12 @@ class Authority:
             self._key, hashes.SHA256()
         )
 
-    def issue(self, name: str, from_day: int = -1, to_day: int = 1) -> TlsSettings:
-        """Write a key and a certificate for 127.0.0.1 under this common name; what was there is replaced."""
+    def issue(
+        self, name: str, from_day: int = -1, to_day: int = 1, host: str = "127.0.0.1"
+    ) -> TlsSettings:
+        """Write a key and a certificate for a host under this common name; what was there is replaced."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        names = x509.SubjectAlternativeName([_host(host)])
         builder = self._builder(_name(name), key, from_day, to_day).add_extension(names, False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return TlsSettings(
@@ -83,6 +85,13 @@ class Authority:
         fresh.write_bytes(content)
         fresh.replace(path)
         return path
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name(name: str) -> x509.Name:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sirius.errors import RangeUnavailable
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Beat, Envelope
+from sirius.paxos.values import Numbers
 from sirius.transport.limits import TransportLimits
 from sirius.transport.links import Link, Links
 from sirius.transport.publishing import Backend, Membership
@@ -99,6 +100,7 @@ class FakeNode:
     def __init__(self) -> None:
         self.log: list[Update] = []
         self.batches: list[int] = []
+        self.numbers: list[Numbers | None] = []
         self.transfers: list[str | None] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -106,7 +108,8 @@ class FakeNode:
         """What the batch of this number fails with."""
         self.tails = 0
 
-    def publish(self, updates: Sequence[Update]) -> Awaitable[Seq]:
+    def publish(self, updates: Sequence[Update], numbers: Numbers | None = None) -> Awaitable[Seq]:
+        self.numbers.append(numbers)
         self.batches.append(len(updates))
         return self._publish(len(self.batches), updates)
 

@@ -82,6 +82,25 @@ def test_while_a_frame_is_written_the_next_one_gathers() -> None:
     run(test)
 
 
+def test_a_message_that_may_wait_goes_with_the_next_or_alone_when_its_time_is_up() -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        async with serving(got.append) as server, linking() as links:
+            links.send(peer(server), beat(0))
+            await eventually(lambda: got)
+            link = link_to(links, server)
+            links.send(peer(server), beat(1), wait_s=3600.0)
+            await asyncio.sleep(0)
+            links.send(peer(server), beat(2))
+            await eventually(lambda: len(got) == 3)
+            assert (numbers(got), link.frames) == ([0, 1, 2], 2)
+            links.send(peer(server), beat(3), wait_s=0.001)
+            await eventually(lambda: len(got) == 4)
+            assert link.frames == 3
+
+    run(test)
+
+
 def test_control_overtakes_data() -> None:
     async def test() -> None:
         got: list[Envelope] = []
@@ -163,6 +182,33 @@ def test_a_lost_peer_is_found_again_with_one_line_each(caplog: pytest.LogCapture
                 assert lines("found again") == lines("lost") == 1
                 assert link.connects == 2
                 assert link.last_error == ""
+
+    run(test)
+
+
+def test_a_peer_that_links_up_is_not_kept_waiting() -> None:
+    """It came back while we waited for an hour to try again; then it spoke to us, and our answer must reach it."""
+
+    async def test() -> None:
+        limits = replace(LIMITS, backoff_s_min=3600, backoff_s_max=3600)
+        nobody = Member(NodeId(8), free_address())
+        got: list[Envelope] = []
+        me = Server("127.0.0.1:0", Plaintext(), limits)
+        async with linking(limits) as mine, linking() as theirs:
+            mine.send(nobody, beat(1))
+            link = mine.by_name[nobody.name]
+            await eventually(lambda: link.last_error)
+            await me.start(got.append, on_link=mine.nudge)
+            try:
+                async with serving(listen=nobody.name) as back:
+                    theirs.send(peer(me), beat(2)._replace(sender=nobody))
+                    await eventually(lambda: link.connected)
+                    mine.send(nobody, beat(3))
+                    await eventually(lambda: back.messages)
+                    mine.nudge("somebody:1")
+                    assert list(mine.by_name) == [nobody.name]
+            finally:
+                await me.close()
 
     run(test)
 

@@ -34,7 +34,6 @@ from sirius.types import Ballot, NodeId, Seq
 from tests.transport.certificates import Authority
 from tests.transport.harness import (
     LIMITS,
-    ME,
     FakeNode,
     address_of,
     beat,
@@ -77,21 +76,28 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def hello() -> Envelope:
-    return Envelope(1, 2, ME, NodeId(8), Hello(True))
+NODE = Member(NodeId(7), "127.0.0.1:7400")
+"""What the certificates of these tests are for."""
+
+
+def hello(sender: Member = NODE) -> Envelope:
+    return Envelope(1, 2, sender, NodeId(8), Hello(True))
 
 
 def vote() -> Envelope:
-    return Envelope(1, 2, ME, NodeId(8), Accepted(Ballot(1, 7), Seq(1), Seq(2)))
+    return Envelope(1, 2, NODE, NodeId(8), Accepted(Ballot(1, 7), Seq(1), Seq(2)))
 
 
 def test_the_right_certificates_work(authority: Authority) -> None:
     async def test() -> None:
         tls, client = Tls(authority.issue("member-1")), Tls(authority.issue("client-1"))
-        node = FakeNode()
-        async with serving(backend=node, security=tls) as server, linking(security=tls) as links:
-            links.send(peer(server), beat(1))
-            await eventually(lambda: server.messages == 1)
+        node, got = FakeNode(), list[Envelope]()
+        async with (
+            serving(got.append, node, security=tls) as server,
+            linking(security=tls) as links,
+        ):
+            links.send(peer(server), hello())
+            await eventually(lambda: got == [hello()])
             assert await asked(server, client, lambda each: each.publish(puts(3))) == 3
             assert (await asked(server, client))["state"] == "ready"
             assert len(await asked(server, client, lambda each: list(each.tail()))) == 3
@@ -242,6 +248,60 @@ def test_a_follower_cannot_vote(authority: Authority, caplog: pytest.LogCaptureF
     assert sum("a follower sends Accepted" in each.getMessage() for each in caplog.records) == 1
 
 
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("films9.example", "127.0.0.1:7400"),
+        ("127.0.0.1", "films9.example:7400"),
+        ("127.0.0.1", "127.0.0.11:7400"),
+        ("*.example", "films1.europe.example:7400"),
+        ("127.0.0.1", "member-9"),
+        ("127.0.0.1", ""),
+    ],
+)
+def test_a_certificate_of_one_node_does_not_speak_for_another(
+    authority: Authority, host: str, name: str
+) -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        tls, other = Tls(authority.issue("member-1")), Tls(authority.issue("member-9", host=host))
+        async with (
+            serving(got.append, security=tls) as server,
+            linking(security=other) as links,
+        ):
+            links.send(peer(server), hello(Member(NodeId(7), name)))
+            await eventually(lambda: link_to(links, server).last_error)
+            said = link_to(links, server).last_error
+            assert f"a certificate for member-9, {host} may not speak as the node {name}" in said
+            assert got == []
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("films9.example", "films9.example:7400"),
+        ("*.example", "films9.example:7400"),
+        ("::1", "[::1]:7400"),
+    ],
+)
+def test_a_certificate_speaks_for_the_hosts_that_it_names(
+    authority: Authority, host: str, name: str
+) -> None:
+    async def test() -> None:
+        got: list[Envelope] = []
+        tls, other = Tls(authority.issue("member-1")), Tls(authority.issue("member-9", host=host))
+        async with (
+            serving(got.append, security=tls) as server,
+            linking(security=other) as links,
+        ):
+            links.send(peer(server), hello(Member(NodeId(7), name)))
+            await eventually(lambda: len(got) == 1)
+
+    run(test)
+
+
 @pytest.mark.parametrize("name", ["no-port", "127.0.0.1:what", "", "x" * 300 + ":1", "[::1"])
 def test_a_name_that_is_no_address_is_a_lost_peer_and_no_more(
     authority: Authority, name: str
@@ -263,7 +323,8 @@ def test_new_files_count_without_a_restart(authority: Authority) -> None:
         settings = authority.issue("member-1")
         old_client = Tls(copied(authority.issue("client-1"), "old"))
         tls = Tls(settings)
-        async with serving(backend=FakeNode(), security=tls) as server:
+        got: list[Envelope] = []
+        async with serving(got.append, FakeNode(), security=tls) as server:
             assert await asked(server, old_client)
             new.issue("member-1")
             new_client = Tls(new.issue("client-2"))
@@ -271,8 +332,8 @@ def test_new_files_count_without_a_restart(authority: Authority) -> None:
             with pytest.raises(WrongCertificate):
                 await asked(server, old_client)
             links = Links("me", LIMITS, tls)
-            links.send(peer(server), beat(1))
-            await eventually(lambda: server.messages == 1)
+            links.send(peer(server), hello())
+            await eventually(lambda: got == [hello()])
             await links.close()
 
     run(test)

@@ -167,6 +167,22 @@ def test_more_connections_than_allowed_are_turned_away() -> None:
     run(test)
 
 
+def test_a_connection_without_a_call_ends_and_one_with_a_link_stays() -> None:
+    async def test() -> None:
+        limits = replace(LIMITS, connection_idle_s=0.2)
+        ready = grpc.ChannelConnectivity.READY
+        async with serving(limits=limits) as server, raw_link(server) as link:
+            async with Plaintext().channel(address_of(server), []) as idle:
+                idle.get_state(try_to_connect=True)
+                await idle.channel_ready()
+                await asyncio.wait_for(idle.wait_for_state_change(ready), 20)
+            # It came first, and has been as quiet.
+            assert not link.done()
+            assert server.links == 1
+
+    run(test)
+
+
 def test_a_port_that_is_taken_is_an_error() -> None:
     async def test() -> None:
         async with serving() as server:

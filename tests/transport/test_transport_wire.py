@@ -21,6 +21,7 @@ from sirius.paxos.values import PValue, Request, Value
 from sirius.transport import sirius_pb2 as pb
 from sirius.transport import wire
 from sirius.transport.columns import from_columns, to_columns
+from sirius.transport.packets import field_name
 from sirius.types import Ballot, NodeId, SegmentId, Seq
 from sirius.wal.block import SEQ_MAX, Block, encode
 from sirius.wal.record import DEFAULT_LIMITS, Limits, Op, Update
@@ -42,7 +43,8 @@ def requests(draw: st.DrawFn) -> Request:
         return Request(*head, range(draw(st.integers(1, 10**6))), 0, cancelled=True)
     updates = draw(UPDATES)
     size = sum(len(each.key) + len(each.body) for each in updates)
-    return Request(*head, updates, size + draw(st.integers(0, 99)))
+    after = draw(st.none() | st.integers(0, 2**62))
+    return Request(*head, updates, size + draw(st.integers(0, 99)), after=after)
 
 
 KINDS: dict[Any, st.SearchStrategy[Any]] = {
@@ -117,7 +119,7 @@ def test_every_type_of_message_has_its_place() -> None:
     }
     assert set(wire.MESSAGES) == defined - parts
     names = {field.name for field in pb.Envelope.DESCRIPTOR.oneofs_by_name["message"].fields}
-    assert names == {wire._field_name(message) for message in wire.MESSAGES}
+    assert names == {field_name(message) for message in wire.MESSAGES}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The commands of `sirius sim`, one a module."""

@@ -1,0 +1,1 @@
+"""A seeded simulator that tries to break the broadcast layer, and the workloads of its paper."""

@@ -1,6 +1,13 @@
-"""The log as Spark DataFrames. Nothing of it is here yet.
+"""The log as Spark DataFrames: the data source `sirius`, in batch and streaming, both ways, and bulk work on logs.
 
-This package will hold the data source named "sirius": batch and streaming reads of a log, a sink
-that writes one, and bulk work on large logs (export, import, the state at a sequence number,
-diff, compaction). It reads the log through `sirius.wal` and never starts a node.
+>>> from spark_connector import session
+>>> spark = session()
+>>> spark.read.format("sirius").load("films/").where("key LIKE 'title/%'").show()
+
+It reads logs through `sirius.wal`, talks to clusters through `sirius.transport`, and never starts a node.
 """
+
+from spark_connector.java import NoJava, find_java
+from spark_connector.session import session
+
+__all__ = ["NoJava", "find_java", "session"]

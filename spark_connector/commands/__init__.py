@@ -1,0 +1,1 @@
+"""Commands that only Spark has; `spark_connector.cli` lists them, and imports one when it is called."""

@@ -60,6 +60,7 @@ class Sirius:
         self._is_forked = False
         self._closed = False
         self._closing = threading.Lock()
+        self._on_close: list[Callable[[], object]] = []
         self._limits = self.config.log_config().limits
         self._timeout_s = self.config.requests.timeout_s
         self._node = Node(handler, self.config)
@@ -249,9 +250,24 @@ class Sirius:
         if self._node.driver.is_current_thread:
             raise UsageError("a handler, or a callback of a future, cannot close its own node")
         with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            self._node.close(timeout)
+            calls, self._on_close = self._on_close, []
+        for call in calls:
+            call()
+
+    def on_close(self, call: Callable[[], object]) -> None:
+        """Have a function called when this node was closed, by the thread that closed it; at once if it is closed.
+
+        They are called in the order in which they came. What one raises is raised by `close`, and the rest is left out.
+        """
+        with self._closing:
             if not self._closed:
-                self._closed = True
-                self._node.close(timeout)
+                self._on_close.append(call)
+                return
+        call()
 
     def __enter__(self) -> Self:
         try:

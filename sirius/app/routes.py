@@ -27,13 +27,14 @@ from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 from sirius.app.metrics import AppMetrics
+from sirius.app.progress import progress_of
 from sirius.app.storage import Storage
 from sirius.app.web import Refused, Request, Response
 from sirius.app.web.messages import BYTES, JSON, TEXT
 from sirius.errors import HandlerFailed, InvalidRecord, NodeError, SiriusError, UsageError
 from sirius.node import Sirius
 from sirius.ops.metrics import CONTENT_TYPE, NodeMetrics
-from sirius.ops.status import State, Status
+from sirius.ops.status import State
 
 SEQ: Final = "X-Sirius-Seq"
 WAIT_FOR: Final = "x-sirius-wait-for"
@@ -181,17 +182,8 @@ class Routes:
         if self.is_stopping:
             raise Refused(503, "stopping", _RETRY)
         if status.state != State.READY:
-            raise Refused(503, _why_not_ready(status), _RETRY)
+            raise Refused(503, progress_of(status), _RETRY)
         return Response(200, b"ready\n", headers={SEQ: str(status.applied)})
-
-
-def _why_not_ready(status: Status) -> str:
-    how_far = ""
-    if status.state == State.REPLAYING:
-        how_far = f"{status.replayed:,} records of a log up to {status.replay_total:,}"
-    elif status.state == State.CATCHING_UP:
-        how_far = f"at {status.applied:,} of {status.known:,}, leader: {status.leader or 'none'}"
-    return ": ".join(filter(None, (status.state.value, how_far, status.problem)))
 
 
 def _failure(error: SiriusError) -> Response:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 from typing import Final
 
 from sirius.app.metrics import AppMetrics
+from sirius.app.progress import Progress
 from sirius.app.routes import Routes
 from sirius.app.storage import Storage
 from sirius.app.web import WebLimits, WebServer
@@ -77,13 +79,12 @@ class Service:
 
     async def _until_stopped(self, node: Sirius) -> None:
         """Return when a signal came; raise if the node has given up, so that somebody restarts the process."""
-        state: State | None = None
+        progress = Progress()
         while not self._stop.is_set():
             status = node.status()
-            if status.state != state:
-                state = status.state
-                _log.info("%s: %s", status.name, ": ".join(filter(None, (state, status.problem))))
-            if state == State.CLOSED:
+            if line := progress.line(status, time.monotonic()):
+                _log.info("%s", line)
+            if status.state == State.CLOSED:
                 raise NodeError(status.problem or "the node has closed")
             try:
                 await asyncio.wait_for(self._stop.wait(), _LOOK_S)

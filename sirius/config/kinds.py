@@ -76,6 +76,10 @@ def _is_texts_by_text(value: object) -> bool:
     return isinstance(value, Mapping) and all(map(_is_texts, value.values()))
 
 
+def _is_text_by_text(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(part, str) for part in value.values())
+
+
 def _unless_text(read: Callable[[str], float]) -> Read:
     return lambda value: read(value) if isinstance(value, str) else value
 
@@ -126,6 +130,8 @@ RATE: Final = dataclasses.replace(
 PATH: Final = Kind("path", "a path", _is_path, is_path=True)
 NAMES: Final = Kind("list of names", "a list of names", _is_texts)
 ROLES: Final = Kind("table of lists", "a table of lists of roles", _is_texts_by_text)
+TEXTS: Final = Kind("table of names", "a table of names", _is_text_by_text)
+NAMED_LISTS: Final = Kind("table of lists of names", "a table of lists of names", _is_texts_by_text)
 
 _BY_TYPE: Final[list[tuple[object, Kind]]] = [
     (str, TEXT),
@@ -166,7 +172,8 @@ def kind_of(name: str, hint: Any) -> Kind:
     if get_origin(hint) is Literal:
         return choice(get_args(hint))
     if get_origin(hint) is Mapping:
-        return ROLES
+        lists = ROLES if name == "roles" else NAMED_LISTS
+        return TEXTS if get_args(hint) == (str, str) else lists
     for known, kind in _BY_TYPE:
         if hint == known:
             return kind

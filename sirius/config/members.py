@@ -113,8 +113,10 @@ class MembersFile:
         *,
         check: Callable[[Sequence[str]], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        otherwise: Sequence[str] | None = None,
     ) -> None:
-        """Read the file. Raises `UsageError` if it is bad; nothing raises afterwards.
+        """Read the file. If it is bad, the names `otherwise` count until it is not; without any it raises `UsageError`.
+        Nothing raises afterwards.
 
         `check` may refuse names by a `UsageError` of its own: see `SiriusConfig.check_members`. `clock` is the time
         of day.
@@ -126,11 +128,22 @@ class MembersFile:
         """Since when, without a break, there has been a problem."""
         self._check = check
         self._clock = clock
-        content, status = read_bytes(path)
-        self.members = self._understood(content)
+        self.members = Members(tuple(otherwise or ()))
         """What counts."""
-        self._content = content
-        self._seen = content
+        self._content: bytes | None = None
+        self._seen: bytes | None = None
+        self._trusted: _Mark | None = None
+        try:
+            self._begin()
+        except UsageError as error:
+            if otherwise is None:
+                raise
+            self._note(str(error))
+
+    def _begin(self) -> None:
+        content, status = read_bytes(self.path)
+        self.members = self._understood(content)
+        self._content = self._seen = content
         self._trusted = self._mark_if_settled(status)
 
     def poll(self) -> Members | None:
@@ -235,8 +248,12 @@ def _replace(target: Path, content: bytes) -> None:
                 os.fchmod(file.fileno(), os.stat(target).st_mode & 0o7777)
             os.fsync(file.fileno())
         os.replace(scratch, target)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            # Nobody asked for the file that takes its place for a moment.
+            raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     _sync_folder(target.parent)
 

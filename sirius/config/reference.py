@@ -88,15 +88,16 @@ MEANINGS: Final = {
 def page() -> str:
     """Return the whole page."""
     tables = [_table(name, settings) for name, settings in sections().items()]
-    return "\n".join([_INTRO, "## At the top of the file", "", *_rows("", SiriusConfig), *tables])
+    return "\n".join([_INTRO, "## At the top of the file", "", *rows("", SiriusConfig), *tables])
 
 
 def _table(name: str, settings: type) -> str:
     title = _TITLES.get(name) or inspect.cleandoc(settings.__doc__ or "")
-    return "\n".join(["", f"## [{name}]", "", title, "", *_rows(name, settings)])
+    return "\n".join(["", f"## [{name}]", "", title, "", *rows(name, settings)])
 
 
-def _rows(section: str, settings: type) -> Iterator[str]:
+def rows(section: str, settings: type) -> Iterator[str]:
+    """Return the lines of the table of a class of settings."""
     yield "| setting | type | default | meaning |"
     yield "|---|---|---|---|"
     meanings = texts_below_fields(settings)
@@ -109,8 +110,11 @@ def _rows(section: str, settings: type) -> Iterator[str]:
 
 
 def _defaults(settings: type) -> dict[str, Any]:
-    made = settings()
-    return {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        made = field.default_factory
+        found[field.name] = field.default if made is dataclasses.MISSING else made()
+    return found
 
 
 def texts_below_fields(settings: type) -> dict[str, str]:

@@ -152,7 +152,8 @@ class TlsSettings:
     """Encryption, and who is who. Without a certificate everything travels as plain text."""
 
     certificate: StrPath | None = None
-    """The file (PEM) with this node's certificate. Others are asked for one too."""
+    """The file (PEM) with this node's certificate. Others are asked for one too. It must have the host of `name` among
+    its alternative names: a node speaks for itself alone."""
     key: StrPath | None = None
     """The file (PEM) with the certificate's private key."""
     authority: StrPath | None = None
@@ -354,14 +355,7 @@ class SiriusConfig:
             refuse(f"follow[{self.follow.index(self.name)}]", self.name, "another node")
 
     def _check_plaintext(self, reached: Iterable[tuple[str, str]]) -> None:
-        if self.tls.is_on or self.allow_plaintext:
-            return
-        for setting, name in reached:
-            if not address.is_loopback(name):
-                raise UsageError(
-                    f"{setting} = {shown(name)} is beyond this machine, and updates would travel as "
-                    "plain text: expected tls.certificate, or allow_plaintext = true"
-                )
+        check_plaintext(reached, is_allowed=self.tls.is_on or self.allow_plaintext)
 
     def _check_sizes(self) -> None:
         least = self.log.update_bytes_max
@@ -389,6 +383,16 @@ def _reached(config: SiriusConfig) -> Iterable[tuple[str, str]]:
         yield "listen", config.listen
     yield from ((f"members[{at}]", name) for at, name in enumerate(config.members or ()))
     yield from ((f"follow[{at}]", name) for at, name in enumerate(config.follow))
+
+
+def check_plaintext(reached: Iterable[tuple[str, str]], *, is_allowed: bool) -> None:
+    """Refuse addresses of other machines, each with the setting that has it, unless that is allowed."""
+    for setting, name in reached:
+        if not is_allowed and not address.is_loopback(name):
+            raise UsageError(
+                f"{setting} = {shown(name)} is beyond this machine, and updates would travel as "
+                "plain text: expected tls.certificate, or allow_plaintext = true"
+            )
 
 
 def unique_names(setting: str, names: Collection[str]) -> tuple[str, ...]:

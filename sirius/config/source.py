@@ -106,6 +106,10 @@ class TomlFile:
         line = line_of(self.places, place)
         self._complaints.append((line or 0, f"{located(self.path, line)}: {message}"))
 
+    @property
+    def has_complaints(self) -> bool:
+        return bool(self._complaints)
+
     def raise_complaints(self) -> None:
         """Raise what was noted, in the order of the lines, all of it at once."""
         if self._complaints:

@@ -208,6 +208,12 @@ class Applier:
         for each in answered:
             self._refuse(each)
 
+    def jump(self, last: Seq) -> None:
+        """The log has everything up to `last`, of which nothing was handed over: it is read from there."""
+        with self._changed:
+            self._backlog.jump(last)
+            self._changed.notify()
+
     def _take_in(self, answered: Sequence[Answered]) -> None:
         in_order = True
         for each in answered:
@@ -337,7 +343,7 @@ class Applier:
         if new is not None:
             self._replay(new, old)
         elif block is not None:
-            self._apply(block)
+            self._apply(Batch.of(block))
         elif backlog.waiting:
             self._apply_from_log(backlog)
         elif self._has_answers():
@@ -370,28 +376,29 @@ class Applier:
     def _apply_from_log(self, backlog: Backlog) -> None:
         """Apply what was not kept in memory. What is not on disk yet is there in a moment."""
         found = False
-        for block in self._read(*backlog.missing):
+        for batch in self._read(*backlog.gap):
             found = True
             with self._changed:
                 if self._closing or backlog is not self._backlog:
                     return
-                backlog.skip(block.last)
-            self._apply(block)
+                backlog.skip(batch.last)
+            self._apply(batch)
+            self._serve_gets()
         if not found:
             self._closed.wait(_LOOK_AGAIN_S)
 
-    def _read(self, first: int, last: int) -> Iterator[Block]:
-        """Read a range, as far as it is there: a block at a time, since all of them may be much."""
+    def _read(self, first: int, last: int) -> Iterator[Batch]:
+        """Read a range, as far as it is there: a batch at a time, since all of them may be much."""
         log = self._log()
         last = min(last, log.durable_seq)
-        return log.blocks(first, last) if first <= last else iter(())
+        return log.batches(first, last) if first <= last else iter(())
 
-    def _apply(self, block: Block) -> None:
-        if block.last <= self._applied:
+    def _apply(self, batch: Batch) -> None:
+        last = Seq(batch.last)
+        if last <= self._applied:
             return
-        batch = Batch.of(block).updates()
-        if block.first <= self._applied:
-            batch = batch.between(self._applied + 1, block.last)
+        first = max(int(batch.first), self._applied + 1)
+        batch = batch.updates().between(first, last)
         began = time.monotonic()
         try:
             results = self._caller.apply(batch)
@@ -403,8 +410,8 @@ class Applier:
             raise
         if self._recorder is not None:
             self._recorder.applied(time.monotonic() - began)
-        self._reached(block.last)
-        self._answer(batch.seq.tolist(), results, block.last)
+        self._reached(last)
+        self._answer(batch.seq.tolist(), results, last)
 
     def _answer(self, seqs: Sequence[int], results: Sequence[SiriusResult], upto: int) -> None:
         """Complete the futures of everything up to `upto`, given the results of these updates."""

@@ -50,7 +50,6 @@ class Node:
     def __init__(self, handler: RequestHandler, config: SiriusConfig) -> None:
         self.config = config
         self.name = config.name or _EMBEDDED
-        self._members = self._read_members()
         self.watch = Watch()
         self._polled_at = time.monotonic()
         self._greeted_at = self._kept_at = 0.0
@@ -67,7 +66,13 @@ class Node:
             self._compacted,
             config.compaction.interval_s if config.compaction.enabled else None,
         )
-        self.driver.start(self.wished)
+        try:
+            self._members = self._read_members()
+            self.driver.start(self.wished)
+        except BaseException:
+            # Whoever tries again needs the folder.
+            self.driver.close(_CALL_S)
+            raise
         self.upkeep.start()
 
     def _join_network(self) -> Network | None:
@@ -85,8 +90,17 @@ class Node:
         return NodeBackend(self, driver.publish, lambda: driver.disk.log, driver.pool)
 
     def _read_members(self) -> MembersFile | None:
-        path = self.config.members_file
-        return None if path is None else MembersFile(path, check=self.config.check_members)
+        """Open the member file. Where there is a cluster already a bad one is no reason not to start: who votes stands
+        in the log, and a node that is away would help nobody."""
+        path, engine = self.config.members_file, self.driver.engine
+        if path is None or engine is None:
+            return None
+        configuration = engine.machine.configuration
+        voters = names_of(configuration.voters) if configuration else None
+        file = MembersFile(path, check=self.config.check_members, otherwise=voters)
+        if file.problem is not None:
+            _log.warning("the member file is bad, the voters stay as they are: %s", file.problem)
+        return file
 
     @property
     def wished(self) -> tuple[str, ...]:
@@ -131,7 +145,7 @@ class Node:
     def _follow(self, engine: Engine, now: float) -> None:
         """Prefer the nodes of `follow` to members, once it is known which life of each there is."""
         for name in self.config.follow:
-            if (met := self.driver.met.get(name)) is not None:
+            if (met := self.driver.acquaintances.lives.get(name)) is not None:
                 self._sources[name] = met
         engine.follow(Source(member, distance=-1.0) for member in self._sources.values())
         if now - self._greeted_at >= _GREET_S:
@@ -207,7 +221,12 @@ class Node:
 
     def peers(self) -> tuple[PeerStatus, ...]:
         """How the links to others are."""
-        return () if self._network is None else self._network.peers()
+        if self._network is None:
+            return ()
+        round_trips = self.driver.acquaintances.round_trips if self.is_leader else {}
+        return tuple(
+            replace(peer, round_trip_s=round_trips.get(peer.name)) for peer in self._network.peers()
+        )
 
 
 def _settings(config: SiriusConfig, name: str) -> DriverSettings:
@@ -229,6 +248,7 @@ def _settings(config: SiriusConfig, name: str) -> DriverSettings:
         ack_applied=config.requests.ack == "applied",
         outstanding_max=config.requests.outstanding_max,
         outstanding_bytes_max=config.requests.outstanding_bytes_max,
+        follow=tuple(config.follow),
     )
 
 

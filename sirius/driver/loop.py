@@ -17,11 +17,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from sirius.catchup.effects import Read
+from sirius.catchup.effects import Read, ReadFile
 from sirius.driver.acks import Ack, fail
+from sirius.driver.acquaintances import Acquaintances
 from sirius.driver.applier import Applier, ApplySettings
 from sirius.driver.disk import Disk
 from sirius.driver.inbox import Inbox
+from sirius.driver.pacing import Pace
 from sirius.driver.requests import Requests
 from sirius.engine import Engine, Settings, World
 from sirius.errors import (
@@ -40,6 +42,8 @@ from sirius.ops.recorder import Recorder
 from sirius.paxos.effects import Answer, Rejected
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
+from sirius.paxos.values import Numbers
+from sirius.taking import Refused, Taken
 from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy, LogConfig, Snapshot, Update
 
@@ -54,8 +58,8 @@ _REOPEN_S_MAX: Final = 30.0
 class Transport(Protocol):
     """The way to other nodes. All but `send` is awaited on the loop."""
 
-    def send(self, to: Member, envelope: Envelope) -> None:
-        """Send a message, or lose it. Never waits, never raises."""
+    def send(self, to: Member, envelope: Envelope, wait_s: float = 0.0) -> None:
+        """Send a message, or lose it. Never waits, never raises; the message may wait for `wait_s` for company."""
         ...
 
     async def start(self, received: Callable[[Sequence[Envelope]], None]) -> None: ...
@@ -74,6 +78,7 @@ class DriverSettings(NamedTuple):
     ack_applied: bool = True
     outstanding_max: int = 65536
     outstanding_bytes_max: int = 64 * 1024 * 1024
+    follow: tuple[str, ...] = ()
 
 
 class Driver:
@@ -94,6 +99,8 @@ class Driver:
         self._transport = transport
         self._loop = asyncio.new_event_loop()
         self.pool = ThreadPoolExecutor(2, "sirius-read")
+        self._files = ThreadPoolExecutor(1, "sirius-files")
+        """One thread: what comes as files is written in order."""
         self.applier = Applier(
             handler, lambda: self.disk.log, settings.apply, self._handler_stopped, recorder
         )
@@ -106,13 +113,15 @@ class Driver:
             recorder=recorder,
         )
         self._decided: list[Block] = []
+        self._pace = Pace()
+        self._installed = Seq(0)
+        """The log has segments up to here of which the apply thread was not told."""
         self._turn_ends = False
         self._old: Snapshot | None = None
         self._wish: Sequence[str] | None = None
         self._stopping = asyncio.Event()
         self._publishing = asyncio.Lock()
-        self.met: dict[str, Member] = {}
-        """The life of each name that was heard of last."""
+        self.acquaintances = Acquaintances(settings.follow)
         self.trouble: str | None = None
         """What is wrong with the disk, if something is."""
         self.gave_up: str | None = None
@@ -128,6 +137,7 @@ class Driver:
         except BaseException:
             self._loop.close()
             self.pool.shutdown()
+            self._files.shutdown()
             raise
         self.engine: Engine | None = found
         self._thread = threading.Thread(target=self._run, name="sirius-loop", daemon=True)
@@ -159,7 +169,11 @@ class Driver:
         started: Future[None] = Future()
         self._started = started
         self._thread.start()
-        started.result()
+        try:
+            started.result()
+        except BaseException:
+            self._thread.join()
+            raise
 
     def close(self, timeout_s: float) -> None:
         """Stop in order: hand over, answer everybody, close the disk."""
@@ -167,11 +181,15 @@ class Driver:
             asyncio.run_coroutine_threadsafe(self._stop(timeout_s), self._loop).result()
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
+        elif not self._loop.is_closed():
+            # It was never started.
+            self._loop.close()
         if not self.applier.close(timeout_s):
             _log.warning(
                 "the handler did not return within %g s: its thread is left behind", timeout_s
             )
-        self.pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self.pool, self._files):
+            pool.shutdown(wait=True, cancel_futures=True)
         if self._reopened is not None:
             self._reopened.close()
         self.disk.close()
@@ -302,8 +320,11 @@ class Driver:
         now = time.monotonic()
         try:
             for envelope in envelopes:
-                self.met[envelope.sender.name] = envelope.sender
+                self.acquaintances.received(envelope, self.engine.machine.cluster, now)
                 self.engine.receive(now, envelope)
+            if self._decided:
+                # Callers need not wait until others are told, nor for the journal of what comes next.
+                self._hand_on()
         except Exception as error:
             # The transport would end one stream for it, and the node would go on.
             self._broke(error)
@@ -321,23 +342,25 @@ class Driver:
         self.inbox.rest()
         self._end_turn_soon()
 
-    def _propose(self, token: int, updates: Sequence[Update], size: int) -> None:
+    def _propose(
+        self, token: int, updates: Sequence[Update], size: int, numbers: Numbers | None = None
+    ) -> None:
         if self.engine is None:
             self.answer(Rejected(token, self._why_none))
         else:
-            self.engine.propose(time.monotonic(), token, updates, size)
+            self.engine.propose(time.monotonic(), token, updates, size, numbers)
 
-    async def publish(self, updates: Sequence[Update]) -> int:
+    async def publish(self, updates: Sequence[Update], numbers: Numbers | None = None) -> int:
         """Have updates of a client decided, all together; return the last sequence number, once they are in the log.
 
-        Calls are served in their order.
+        Calls are served in their order. Those with numbers take effect once, however often they are asked for.
         """
         outcome: asyncio.Future[int] = self._loop.create_future()
         async with self._publishing:
             while not self._requests.has_room:
                 await asyncio.sleep(_ROOM_POLL_S)
             token, size = self._requests.publish(updates, outcome)
-            self._propose(token, updates, size)
+            self._propose(token, updates, size, numbers)
         self._end_turn_soon()
         return await outcome
 
@@ -375,12 +398,17 @@ class Driver:
             self.engine.push(now)
             if self._syncing_since is None and self.engine.waits_for_journal:
                 self._syncing_since = now
+        self._hand_on()
+        if len(self.inbox) and self._requests.has_room:
+            self._drain()
+
+    def _hand_on(self) -> None:
+        """Give the apply thread what was decided, and who asked for it; first what came as files before that."""
+        self._let_apply()
         answered = self._requests.take_answered()
         if self._decided or answered:
             blocks, self._decided = self._decided, []
             self.applier.hand(blocks, answered)
-        if len(self.inbox) and self._requests.has_room:
-            self._drain()
 
     def _journal_is_durable(self, _ticket: int) -> None:
         """On the journal's thread: have held messages let out."""
@@ -400,7 +428,8 @@ class Driver:
     def send(self, to: Member, envelope: Envelope) -> None:
         """Part of the engine's port."""
         if self._transport is not None:
-            self._transport.send(to, envelope)
+            wait_s = self.acquaintances.sent(to, envelope, time.monotonic())
+            self._transport.send(to, envelope, wait_s)
 
     def decided(self, block: Block) -> None:
         """Part of the engine's port."""
@@ -411,7 +440,19 @@ class Driver:
         self._requests.answer(answer)
 
     def read(self, read: Read) -> None:
-        """Part of the engine's port: the log is read on another thread."""
+        """Part of the engine's port: the log is read on another thread, and files not too fast beside other work."""
+        wait_s = 0.0
+        if isinstance(read, ReadFile) and self.engine is not None:
+            is_busy = self.engine.waits_for_journal or self.inbox.outstanding > 0
+            wait_s = self._pace.wait_s(time.monotonic(), read.bytes_max, is_busy=is_busy)
+        if wait_s > 0.0:
+            self._loop.call_later(wait_s, self._read, self.engine, read)
+        else:
+            self._read(self.engine, read)
+
+    def _read(self, engine: Engine | None, read: Read) -> None:
+        if engine is not self.engine or self._stopping.is_set():
+            return
         job = self._loop.run_in_executor(self.pool, feed, self.disk.log, read)
         job.add_done_callback(partial(self._fed, self.engine))
 
@@ -419,6 +460,34 @@ class Driver:
         if engine is self.engine and engine is not None and not job.cancelled():  # type: ignore[attr-defined]
             engine.fed(time.monotonic(), job.result())  # type: ignore[attr-defined]
             self._end_turn_soon()
+
+    def take(self, work: Callable[[], Taken | None]) -> None:
+        """Part of the engine's port: files are written on their own thread."""
+        job = self._loop.run_in_executor(self._files, work)
+        job.add_done_callback(partial(self._took, self.engine))
+
+    def _took(self, engine: Engine | None, job: Any) -> None:
+        if job.cancelled() or engine is not self.engine or engine is None:
+            return
+        if (outcome := job.result()) is not None:
+            if isinstance(outcome, Refused):
+                _log.warning("a segment from another node was refused: %s", outcome.reason)
+            engine.took(time.monotonic(), outcome)
+            self._end_turn_soon()
+
+    def installed(self, _first: Seq, last: Seq) -> None:
+        """Part of the engine's port: what was decided before comes first."""
+        blocks, self._decided = self._decided, []
+        self.applier.hand(blocks, ())
+        self._installed = last
+
+    def _let_apply(self) -> None:
+        """Let what came as files be applied, once no more of it comes: files and handler would get in each other's way,
+        and the state is not that of one moment before."""
+        is_taking = self.engine is not None and self.engine.catchup.progress is not None
+        if self._installed and (self._decided or not is_taking):
+            self.applier.jump(self._installed)
+            self._installed = Seq(0)
 
     def replacing(self) -> None:
         """Part of the engine's port: keep hold of the log that is about to be replaced. Rare enough to wait for."""
@@ -430,6 +499,7 @@ class Driver:
     def replaced(self, last: Seq) -> None:
         """Part of the engine's port."""
         self._decided.clear()
+        self._installed = Seq(0)
         self.applier.replaced(last, self._old)
         self._old = None
 

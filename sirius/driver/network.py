@@ -14,10 +14,11 @@ from sirius.errors import NodeError
 from sirius.ops.status import PeerStatus
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
+from sirius.paxos.values import Numbers
 from sirius.transport.limits import TransportLimits
 from sirius.transport.links import Links
 from sirius.transport.publishing import Membership
-from sirius.transport.security import Plaintext, Role, Security, Tls, TlsSettings
+from sirius.transport.security import Security, security_from
 from sirius.transport.server import Server
 from sirius.types import Seq
 from sirius.wal import Block, Log, Update
@@ -31,11 +32,10 @@ _HAND_OVER_S: Final = 5.0
 def security_of(config: SiriusConfig) -> Security:
     """How this node shows who it is, and finds out who others are."""
     tls = config.tls
-    if tls.certificate is None or tls.key is None or tls.authority is None:
-        return Plaintext(config.allow_plaintext)
-    roles = {pattern: [Role(role) for role in names] for pattern, names in tls.roles.items()}
-    files = (Path(tls.certificate), Path(tls.key), Path(tls.authority))
-    return Tls(TlsSettings(*files, roles))
+    files = [
+        None if file is None else Path(file) for file in (tls.certificate, tls.key, tls.authority)
+    ]
+    return security_from(files, tls.roles, allow_plaintext=config.allow_plaintext)
 
 
 class Network:
@@ -50,11 +50,13 @@ class Network:
 
     async def start(self, received: Callable[[Sequence[Envelope]], None]) -> None:
         """Listen."""
-        await self._server.start(lambda envelope: received((envelope,)), self._backend())
+        await self._server.start(
+            lambda envelope: received((envelope,)), self._backend(), self._links.nudge
+        )
 
-    def send(self, to: Member, envelope: Envelope) -> None:
+    def send(self, to: Member, envelope: Envelope, wait_s: float = 0.0) -> None:
         """Send a message, or lose it."""
-        self._links.send(to, envelope)
+        self._links.send(to, envelope, wait_s)
 
     def keep(self, names: Collection[str]) -> None:
         """Let go of links to others that nobody has used for a while."""
@@ -74,6 +76,10 @@ class Network:
                 sent_frames=link.frames,
                 sent_bytes=link.bytes,
                 dropped=link.dropped,
+                sent_messages=link.messages,
+                waiting=link.waiting,
+                connects=link.connects,
+                failures=link.failures,
                 error=link.last_error or None,
             )
             for link in list(self._links.by_name.values())
@@ -96,7 +102,7 @@ class NodeBackend:
     def __init__(
         self,
         node: Served,
-        publish: Callable[[Sequence[Update]], Any],
+        publish: Callable[[Sequence[Update], Numbers | None], Any],
         log: Callable[[], Log],
         pool: Executor,
     ) -> None:
@@ -105,9 +111,9 @@ class NodeBackend:
         self._log = log
         self._pool = pool
 
-    async def publish(self, updates: Sequence[Update]) -> Seq:
+    async def publish(self, updates: Sequence[Update], numbers: Numbers | None = None) -> Seq:
         """Have updates decided."""
-        return Seq(await self._publish(updates))
+        return Seq(await self._publish(updates, numbers))
 
     def status(self) -> Mapping[str, Any]:
         """Return the node's status."""

@@ -31,6 +31,8 @@ class Upkeep:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sirius-upkeep", daemon=True)
         self.passes = 0
+        self.began_at: float | None = None
+        """When the last pass began, by the time of day."""
         self.last_s = 0.0
         """How long the last pass took."""
         self.last: CompactionResult | None = None
@@ -59,7 +61,7 @@ class Upkeep:
 
     def run(self) -> CompactionResult:
         """Run one pass in this thread, and remove what earlier ones replaced."""
-        began = time.monotonic()
+        began, self.began_at = time.monotonic(), time.time()
         log = self._log()
         try:
             result = log.compact(self._policy(), should_stop=self._stop.is_set)

@@ -87,6 +87,22 @@ _NUMBERS: Final = (
         lambda s: s.backlog_bytes,
     ),
     _Number(
+        "sirius_consensus_bytes",
+        "Held for values and requests that are not decided, or not in the log, yet",
+        lambda s: s.consensus_bytes,
+    ),
+    _Number(
+        "sirius_repeated_accepts_total",
+        "Values sent again because a majority did not answer in time",
+        lambda s: s.repeated_accepts,
+        is_counter=True,
+    ),
+    _Number(
+        "sirius_catch_up_window_entries",
+        "How much this node asks a source for at once",
+        lambda s: s.catch_up_window,
+    ),
+    _Number(
         "sirius_handler_busy_seconds",
         "For how long the handler has been at its present batch",
         lambda s: s.handler_busy_s,
@@ -101,6 +117,7 @@ _NUMBERS: Final = (
         "sirius_replayed_records", "Records that the replay has handed over", lambda s: s.replayed
     ),
     _Number("sirius_replay_end_seq", "Where the replay ends", lambda s: s.replay_total),
+    _Number("sirius_replay_seconds", "The time that the replay took", lambda s: s.replay_s),
     _Number("sirius_boot_seconds", "The time from the start until ready", lambda s: s.boot_s),
     _Number("sirius_log_bytes", "The size of the segments of the log", lambda s: s.log_bytes),
     _Number("sirius_log_segments", "The segments of the log", lambda s: s.segments),
@@ -114,6 +131,11 @@ _NUMBERS: Final = (
         "Compaction passes that were finished",
         lambda s: s.compactions,
         is_counter=True,
+    ),
+    _Number(
+        "sirius_compaction_began_timestamp_seconds",
+        "When the last compaction pass began",
+        lambda s: s.compaction_began_at,
     ),
     _Number(
         "sirius_compaction_last_seconds",
@@ -141,7 +163,8 @@ class _PeerNumber(NamedTuple):
 
     name: str
     help: str
-    value: Callable[[PeerStatus], float]
+    value: Callable[[PeerStatus], float | None]
+    """None: there is nothing to say at present."""
     is_counter: bool = True
 
 
@@ -149,10 +172,31 @@ _PEER_NUMBERS: Final = (
     _PeerNumber(
         "sirius_peer_connected", "Whether the link is up", lambda p: p.connected, is_counter=False
     ),
+    _PeerNumber(
+        "sirius_peer_connects_total", "How often the link was opened", lambda p: p.connects
+    ),
+    _PeerNumber("sirius_peer_sent_messages_total", "Messages sent", lambda p: p.sent_messages),
+    _PeerNumber(
+        "sirius_peer_waiting_messages",
+        "Messages not sent yet",
+        lambda p: p.waiting,
+        is_counter=False,
+    ),
     _PeerNumber("sirius_peer_sent_frames_total", "Frames sent", lambda p: p.sent_frames),
     _PeerNumber("sirius_peer_sent_bytes_total", "Bytes sent", lambda p: p.sent_bytes),
     _PeerNumber(
         "sirius_peer_dropped_total", "Messages that did not fit the link", lambda p: p.dropped
+    ),
+    _PeerNumber(
+        "sirius_peer_failures_total",
+        "How often the link could not be opened, or was lost",
+        lambda p: p.failures,
+    ),
+    _PeerNumber(
+        "sirius_peer_round_trip_seconds",
+        "How long the peer took for its last answer to a heartbeat of this leader",
+        lambda p: p.round_trip_s,
+        is_counter=False,
     ),
 )
 
@@ -253,8 +297,11 @@ def _followers(status: Status) -> Iterator[Metric]:
 
 def _peers(peers: tuple[PeerStatus, ...]) -> Iterator[Metric]:
     for number in _PEER_NUMBERS:
+        values = ((peer.name, number.value(peer)) for peer in peers)
         yield _family(
-            number, ("peer",), [((peer.name,), float(number.value(peer))) for peer in peers]
+            number,
+            ("peer",),
+            [((name,), float(value)) for name, value in values if value is not None],
         )
 
 

@@ -33,6 +33,16 @@ class PeerStatus:
     sent_frames: int = 0
     sent_bytes: int = 0
     dropped: int = 0
+    """Messages that did not fit, or that waited for an attempt to connect which failed."""
+    sent_messages: int = 0
+    waiting: int = 0
+    """Messages that have not been sent yet."""
+    connects: int = 0
+    """How often the link was opened; more than once: it was lost in between."""
+    failures: int = 0
+    """How often it could not be opened, or was lost."""
+    round_trip_s: float | None = None
+    """How long the node took for its last answer to a heartbeat; only a leader knows."""
     error: str | None = None
 
 
@@ -85,12 +95,27 @@ class Status:
     """For how long this node has known the present leader."""
     boot_s: float | None = None
     """How long it took from the start until the node was ready; None: it is not yet."""
+    replay_s: float | None = None
+    """The part of it that the replay took; None: it is not over yet."""
+    consensus_bytes: int = 0
+    """Memory held for values and requests that are not decided, or not in the log, yet."""
+    repeated_accepts: int = 0
+    """How often a value had to be sent again because a majority did not answer in time."""
+    catch_up_window: int = 0
+    """How many entries this node asks a source for at once."""
     compactions: int = 0
     """How many compaction passes were finished since the start."""
     compaction_s: float = 0.0
     """How long the last one took."""
+    compaction_began_at: float | None = None
+    """When the last one began, in seconds since 1970; it may still run."""
     compaction_problem: str | None = None
     """Why the last one failed, if it did."""
+
+    catch_up_bytes: int = 0
+    """How much has come of the segments that this node takes as files, because it is far behind."""
+    catch_up_bytes_total: int = 0
+    """How much they have in all; 0: none are being taken."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, for JSON. A staleness that nobody knows is None, since JSON has no infinity."""

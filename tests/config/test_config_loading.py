@@ -339,6 +339,20 @@ def test_all_mistakes_are_told_at_once_in_their_order(path: Path) -> None:
     ]
 
 
+def test_a_bad_name_is_told_with_the_others(path: Path) -> None:
+    found = message_of(path, 'name = "films1"\nmetrics = 1\n').splitlines()
+    assert [line.partition(": expected")[0] for line in found] == [
+        'sirius.toml, line 1: name = "films1"',
+        "sirius.toml, line 2: metrics = 1",
+    ]
+
+
+def test_what_is_only_wrong_because_another_setting_is_bad_is_not_told(path: Path) -> None:
+    """Without the certificate, whose table is left out, the name would be beyond this machine."""
+    found = message_of(path, 'name = "films1.example:7400"\n[tls]\ncertificate = 7\n')
+    assert found == "sirius.toml, line 3: tls.certificate = 7: expected a path"
+
+
 def test_brackets_without_end_are_told(path: Path) -> None:
     expected = "sirius.toml: too many brackets within brackets"
     assert message_of(path, "a = " + "[" * 100_000) == expected

@@ -189,6 +189,23 @@ def test_a_bad_file_at_the_start_is_an_error(tmp_path: Path) -> None:
         MembersFile(tmp_path / "none")
 
 
+@pytest.mark.parametrize("content", [b"nobody", b"\xff\xfe", None])
+def test_a_bad_file_at_the_start_is_a_problem_where_others_count_until_it_is_good(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "members"
+    if content is not None:
+        path.write_bytes(content)
+    file = MembersFile(path, otherwise=["a:1", "b:2"])
+    assert file.members == Members(("a:1", "b:2"))
+    assert str(path) in (file.problem or "")
+    assert (file.poll(), file.members) == (None, Members(("a:1", "b:2")))
+    path.write_text("c:3\n")
+    polled = [file.poll(), file.poll()]
+    assert polled == [None, Members(("c:3",))], "a file that is new may be changing still"
+    assert (file.members, file.problem) == (Members(("c:3",)), None)
+
+
 def test_a_change_is_told_once(watched: Watched) -> None:
     assert watched.file.members == Members(("a:1",))
     assert watched.file.poll() is None
@@ -465,10 +482,23 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, call, fail)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         write_members(path, ["new:1"])
+    assert str(caught.value) == f"[Errno 28] No space left on device: '{path}'"
     assert path.read_text() == "old:1\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "members"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_members(path, ["new:1"])
+    assert str(caught.value) == f"[Errno 2] No such file or directory: '{path}'"
+    folder = tmp_path / "folder.toml"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError) as replaced:
+        write_members(folder, ["new:1"])
+    assert str(replaced.value) == f"[Errno 21] Is a directory: '{folder}'"
 
 
 def test_content_is_on_disk_before_the_name_and_the_name_before_the_end(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from sirius.config import SiriusConfig
+from sirius.config import SiriusConfig, reference
 from sirius.config.loading import HIDDEN, sections
-from sirius.config.reference import MEANINGS, page, texts_below_fields
+from sirius.config.reference import MEANINGS, texts_below_fields
 
+page = functools.cache(reference.page)
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

@@ -11,9 +11,13 @@ from sirius.driver.applier import Answered
 from sirius.driver.calls import Patience
 from sirius.errors import HandlerFailed, NodeClosed, Overloaded, ReadFailed
 from sirius.handler import HandledUpdate
+from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy, encode
 from tests.driver.applying import Bench, delete, outcomes, put, running, told
 from tests.driver.waiting import Threads, until
+
+LARGE = 64
+"""So many entries make a block that is read on its own."""
 
 
 def test_updates_are_applied_in_order_and_results_reach_their_callers() -> None:
@@ -111,20 +115,50 @@ def test_much_that_is_read_from_the_log_is_read_a_block_at_a_time() -> None:
     """All of it at once may be more than there is memory for."""
     with running(backlog_bytes_max=0) as bench:
         alive: list[int] = []
-        blocks = bench.log.blocks
+        batches = bench.log.batches
 
         def counted(first: int, last: int) -> object:
-            for block in blocks(first, last):
+            for batch in batches(first, last):
                 alive.append(bench.applier.applied)
-                yield block
+                yield batch
 
-        bench.log.blocks = counted  # type: ignore[method-assign, assignment]
+        bench.log.batches = counted  # type: ignore[method-assign, assignment]
+        bench.handler.gate.close()
+        for _ in range(20):
+            bench.decide(*[put("k")] * LARGE)
+        bench.handler.gate.open()
+        assert bench.applier.wait_for(20 * LARGE, 10)
+        each = list(range(0, 20 * LARGE, LARGE))
+        assert alive == each, "each is applied before the next one is read"
+
+
+def test_small_blocks_are_read_from_the_log_together() -> None:
+    with running(backlog_bytes_max=0) as bench:
         bench.handler.gate.close()
         for _ in range(20):
             bench.decide(put("k"))
+        read: list[int] = []
+        batches = bench.log.batches
+
+        def noted(first: int, last: int) -> object:
+            for batch in batches(first, last):
+                read.append(len(batch))
+                yield batch
+
+        bench.log.batches = noted  # type: ignore[method-assign, assignment]
         bench.handler.gate.open()
         assert bench.applier.wait_for(20, 10)
-        assert alive == list(range(20)), "each is applied before the next one is read"
+        assert len(read) < 5
+
+
+def test_what_came_into_the_log_as_a_whole_is_applied_in_its_turn() -> None:
+    with running() as bench:
+        bench.decide(put("a"))
+        bench.write(put("b"), put("c"))
+        bench.applier.jump(Seq(3))
+        bench.decide(put("d"))
+        assert bench.applier.wait_for(4, 10)
+        assert bench.handler.seqs == [1, 2, 3, 4]
 
 
 def test_what_is_not_on_disk_yet_is_waited_for() -> None:
@@ -307,7 +341,7 @@ def test_a_log_that_cannot_be_read_stops_the_node_with_the_reason() -> None:
         def broken(first: int, last: int) -> Block:
             raise OSError(5, "Input/output error")
 
-        bench.log.blocks = broken  # type: ignore[method-assign, assignment]
+        bench.log.batches = broken  # type: ignore[method-assign, assignment]
         (ack,) = bench.decide(put("k"))
         assert "Input/output error" in str(ack.exception(10))
 
@@ -367,12 +401,12 @@ def test_closing_ends_reading_from_the_log_at_the_next_block() -> None:
     bench.applier.start(bench.log)
     bench.handler.gate.close()
     for _ in range(10):
-        bench.decide(put("k"))
+        bench.decide(*[put("k")] * LARGE)
     assert bench.handler.gate.waiting.wait(10)
     assert not bench.applier.close(0)
     bench.handler.gate.open()
     assert bench.applier.close(10)
-    assert bench.handler.seqs == [1]
+    assert bench.handler.seqs == list(range(1, LARGE + 1))
 
 
 def test_an_applier_that_never_started_can_be_closed() -> None:

@@ -174,6 +174,19 @@ def test_after_the_end_every_call_says_so(tmp_path: Path) -> None:
     sirius.close()
 
 
+def test_functions_are_called_when_it_was_closed_once_and_in_order(tmp_path: Path) -> None:
+    sirius = Sirius(Dict(), config(tmp_path))
+    called: list[str] = []
+    sirius.on_close(lambda: called.append(sirius.status().state))
+    sirius.on_close(lambda: called.append("second"))
+    assert called == []
+    sirius.close()
+    sirius.close()
+    assert called == ["closed", "second"]
+    sirius.on_close(lambda: called.append("late"))
+    assert called[2:] == ["late"]
+
+
 def test_no_thread_outlives_the_node(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     with Sirius(Dict(), config(tmp_path)) as sirius:

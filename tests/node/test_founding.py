@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,34 @@ def test_a_request_on_a_node_without_a_cluster_is_rejected_in_time(tmp_path: Pat
             sirius.enqueue_put("k", b"v").result(10)
     finally:
         sirius.close()
+
+
+def test_a_node_whose_members_are_of_another_cluster_says_so_and_neither_mixes_them(
+    tmp_path: Path,
+) -> None:
+    """Somebody has copied the wrong member file: there is nothing to be done but to say it."""
+    names = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    folders = [tmp_path / "ours", tmp_path / "theirs"]
+    for folder, name in zip(folders, names, strict=True):
+        folder.mkdir()
+        run(config(folder, name=name, members=[name]), name)
+    theirs = Sirius(mine := Dict(), config(folders[1], name=names[1], members=[names[1]]))
+    lost = Sirius(other := Dict(), config(folders[0], name=names[0], members=[names[1]]))
+    try:
+        assert theirs.wait_until_ready(10)
+        deadline = time.monotonic() + 10
+        while "belongs to the cluster" not in (lost.status().problem or ""):
+            assert time.monotonic() < deadline, lost.status()
+        problem = lost.status().problem or ""
+        assert problem.startswith(f"{names[1]} belongs to the cluster {theirs.status().cluster}")
+        assert f"this node to {lost.status().cluster}" in problem
+        assert theirs.enqueue_put("more", b"v").result(10).seq
+        assert theirs.status().problem is None, "it is none of its business"
+        assert (theirs.status().voters, theirs.status().learners) == ((names[1],), ())
+        assert [{*mine.values}, {*other.values}] == [{names[1], "more"}, {names[0]}]
+    finally:
+        lost.close()
+        theirs.close()
+    # With its own file it goes on, and has what it had.
+    _, values = run(config(folders[0], name=names[0], members=[names[0]]), "back")
+    assert values.keys() == {names[0], "back"}

@@ -50,10 +50,18 @@ STATUS = Status(
     tombstone_floor=12,
     source="127.0.0.1:7409",
     followers={"127.0.0.1:7408": 80},
-    peers=(PeerStatus("127.0.0.1:7402", True, 10, 2048, 1),),
+    peers=(
+        PeerStatus("127.0.0.1:7402", True, 10, 2048, 1, 30, 4, 2, failures=3, round_trip_s=0.0125),
+        PeerStatus("127.0.0.1:7403", False),
+    ),
     elections=4,
     leader_since_s=12.5,
     boot_s=0.75,
+    replay_s=0.5,
+    consensus_bytes=777,
+    repeated_accepts=9,
+    catch_up_window=512,
+    compaction_began_at=1e9,
     compactions=6,
     compaction_s=1.5,
 )
@@ -120,6 +128,11 @@ def families(*, status: Status = STATUS) -> Iterator[str]:
         "sirius_replayed_records": 40,
         "sirius_replay_end_seq": 41,
         "sirius_boot_seconds": 0.75,
+        "sirius_replay_seconds": 0.5,
+        "sirius_consensus_bytes": 777,
+        "sirius_repeated_accepts_total": 9,
+        "sirius_catch_up_window_entries": 512,
+        "sirius_compaction_began_timestamp_seconds": 1e9,
         "sirius_log_bytes": 123_456,
         "sirius_log_segments": 5,
         "sirius_tombstone_floor_seq": 12,
@@ -152,6 +165,17 @@ def test_names_are_labels() -> None:
     assert value(found, "sirius_follower_lag_entries", follower="127.0.0.1:7408") == 20
     assert value(found, "sirius_peer_sent_bytes_total", peer="127.0.0.1:7402") == 2048
     assert value(found, "sirius_peer_connected", peer="127.0.0.1:7402") == 1
+    assert value(found, "sirius_peer_sent_messages_total", peer="127.0.0.1:7402") == 30
+    assert value(found, "sirius_peer_waiting_messages", peer="127.0.0.1:7402") == 4
+    assert value(found, "sirius_peer_connects_total", peer="127.0.0.1:7402") == 2
+    assert value(found, "sirius_peer_failures_total", peer="127.0.0.1:7402") == 3
+    assert value(found, "sirius_peer_round_trip_seconds", peer="127.0.0.1:7402") == 0.0125
+
+
+def test_a_round_trip_that_was_not_measured_is_left_out() -> None:
+    found = samples(NodeMetrics(Fake()))
+    peers = {labels for name, labels in found if name == "sirius_peer_round_trip_seconds"}
+    assert peers == {(("peer", "127.0.0.1:7402"),)}
 
 
 def test_what_nobody_knows_yet_is_left_out_or_infinite() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -19,6 +20,7 @@ from sirius.testing._handler_run import schedule_of, settings_of
 from sirius.testing.handlers import Drawn
 from sirius.testing.simulator import Kind
 
+SOAK = bool(os.environ.get("SIRIUS_SOAK"))
 DONE = SiriusResult.none()
 
 
@@ -499,4 +501,4 @@ def test_every_node_compacts_and_restarts_and_the_cluster_heals(seed: int) -> No
 
 @pytest.mark.deep
 def test_a_good_handler_passes_in_many_clusters() -> None:
-    check_handler(Titles, seeds=range(100))
+    check_handler(Titles, seeds=range(1000 if SOAK else 30))

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ class Child:
     def __init__(self, config: SiriusConfig, acknowledged: str) -> None:
         self._store = Store()
         self._sirius = Sirius(self._store, config)
+        self._opened_at = time.perf_counter()
         # Written through at once: what the operating system has survives kill -9.
         self._journal = open(acknowledged, "ab")  # noqa: SIM115 (until the node is closed)
         self._loads: dict[str, Loader] = {}
@@ -53,6 +55,20 @@ class Child:
 
     def do_wait_for(self, seq: int, timeout: float) -> bool:
         return self._sirius.wait_for(seq, timeout)
+
+    def do_catch_up(self, seq: int, timeout: float) -> dict[str, float]:
+        """Wait until everything up to `seq` is on disk, and applied; return how long each took since the node opened.
+
+        An opened node listens and may ask others: what Python needs to start is not in it.
+        """
+        times = {}
+        for name in ("durable", "applied"):
+            while getattr(self._sirius.status(), name) < seq:
+                if time.perf_counter() - self._opened_at > timeout:
+                    raise TimeoutError(f"not {name} after {timeout} s: {self._sirius.status()}")
+                time.sleep(0.002)
+            times[f"{name}_s"] = time.perf_counter() - self._opened_at
+        return times
 
     def do_transfer(self, to: str | None = None) -> bool:
         return self._sirius.transfer_leadership(to)

@@ -28,7 +28,12 @@ class NodeProcess:
         self.name = name
         self.folder = folder
         self.config = config
+        self.environment: dict[str, str] = {}
+        """Variables that its lives have besides those of this process."""
         self._process: subprocess.Popen[str] | None = None
+        self._acknowledged: dict[str, int] = {}
+        self._acknowledged_to = 0
+        """How much of the file was read so far: after a thousand kills it is long, and it is asked for often."""
         self._numbers = count(1)
         self._answers: dict[int, dict[str, Any]] = {}
         self._changed = threading.Condition()
@@ -61,13 +66,14 @@ class NodeProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env={**os.environ, **self.environment},
         )
         config = {"name": self.name, "data": str(self.folder / "data"), **self.config}
         self._write({"config": config, "acknowledged": str(self.acknowledged_path)})
         assert self._process.stdout is not None
         first = self._process.stdout.readline()
         if not first or "error" in json.loads(first):
-            self._process.wait()
+            self._end(signal.SIGKILL)
             raise ProcessDied(f"{self.name} did not start: {first or self.errors()}")
         args = (self._process, self._process.stdout)
         threading.Thread(target=self._read, args=args, daemon=True).start()
@@ -162,10 +168,14 @@ class NodeProcess:
 
     def acknowledged(self) -> dict[str, int]:
         """The highest number that was acknowledged to this node's loads for each key, in all its lives."""
-        found: dict[str, int] = {}
+        found = self._acknowledged
         if self.acknowledged_path.exists():
-            for line in self.acknowledged_path.read_bytes().splitlines(keepends=True):
-                if line.endswith(b"\n"):
-                    key, number = line.split()
-                    found[key.decode()] = max(found.get(key.decode(), 0), int(number))
-        return found
+            with self.acknowledged_path.open("rb") as file:
+                file.seek(self._acknowledged_to)
+                data = file.read()
+            data = data[: data.rfind(b"\n") + 1]
+            self._acknowledged_to += len(data)
+            for line in data.splitlines():
+                key, number = line.split()
+                found[key.decode()] = max(found.get(key.decode(), 0), int(number))
+        return dict(found)

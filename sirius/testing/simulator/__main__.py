@@ -1,5 +1,6 @@
 """`python -m sirius.testing.simulator --seed 17`: run seeds, and say what they broke.
 
+`--count 50000 --ledger DIR` can be stopped, and goes on where it stopped when it is called again.
 `--trap 5 --count 3000` puts a known mistake into the code and stops at the first seed that shows it.
 
 Exits with 0 if everything held, 1 if a promise was broken, 2 on wrong usage.
@@ -12,10 +13,12 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from sirius.testing.simulator.faults import Fault
-from sirius.testing.simulator.many import Totals, run_many
+from sirius.testing.simulator.ledger import Ledger
+from sirius.testing.simulator.many import Totals, run_many, with_progress
 from sirius.testing.simulator.minimise import minimise
 from sirius.testing.simulator.settings import draw_settings
 from sirius.testing.simulator.simulation import Result, run
@@ -46,6 +49,12 @@ def _parser() -> argparse.ArgumentParser:
         "--minimise", action="store_true", help="look for fewer faults that break the same promise"
     )
     parser.add_argument("--trap", choices=TRAPS, help="put a known mistake in, and look for it")
+    parser.add_argument(
+        "--ledger",
+        type=Path,
+        metavar="DIR",
+        help="keep the results of many seeds in this folder, and do not run again what is in it",
+    )
     parser.add_argument("--json", action="store_true", help="results as JSON")
     return parser
 
@@ -103,7 +112,7 @@ def _explain(result: Result, *, minimised: bool) -> int:
 
 def _many(options: argparse.Namespace) -> int:
     seeds = range(options.seed, options.seed + options.count)
-    totals = Totals.of(_told(run_many(seeds, options.jobs)))
+    totals = Totals.of(_told(_results(seeds, options)))
     if options.json:
         print(json.dumps(totals.as_json()))
     else:
@@ -114,6 +123,20 @@ def _many(options: argparse.Namespace) -> int:
         print(f"seed {result.seed}: these faults are enough:", file=sys.stderr)
         _show(minimise(result.seed))
     return 1 if totals.violations else 0
+
+
+def _results(seeds: range, options: argparse.Namespace) -> Iterator[Result]:
+    """Run the seeds, those alone that are not in the ledger if there is one."""
+    if options.ledger is None:
+        yield from _run(seeds, options.jobs)
+        return
+    ledger = Ledger(options.ledger)
+    yield from (ledger.results[seed] for seed in seeds if seed in ledger.results)
+    yield from ledger.kept(_run(ledger.left(seeds), options.jobs))
+
+
+def _run(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
+    return with_progress(run_many(seeds, jobs), len(seeds), partial(print, file=sys.stderr))
 
 
 def _told(results: Iterator[Result]) -> Iterator[Result]:

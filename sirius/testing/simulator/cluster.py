@@ -175,6 +175,11 @@ class Cluster:
         nodes = (self.nodes[name] for name in wish)
         return any(self.durable(node) and node.node_id not in gone for node in nodes)
 
+    def wish_to_end_with(self) -> tuple[str, ...]:
+        """Return the members that a healed cluster is to have: those of the beginning, if one of them remembers it."""
+        wishes = [self.settings.voters, *self._wishes]
+        return next((wish for wish in wishes if self.is_rooted(wish, self.lost)), wishes[0])
+
     def lose(self, node: SimNode) -> None:
         """Count a disk as lost."""
         self.lost.add(NodeId(node.node_id))

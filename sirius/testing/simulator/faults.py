@@ -68,6 +68,8 @@ class Kind(StrEnum):
     """Compact the node's log, or everybody's; kill it in the middle of that if a call to the disk is named."""
     SLOW_HANDLER = "slow-handler"
     """Whoever applies what was decided takes long over it."""
+    BAD_FILES = "bad-files"
+    """Files that the node gives to others have a flipped bit, or this share of them cannot be read."""
     BURST = "burst"
     """Clients ask for so many times as much."""
 

@@ -65,6 +65,7 @@ class Injector:
             Kind.COMPACT: self._compact,
             Kind.BURST: self._burst,
             Kind.SLOW_HANDLER: self._slow_handler,
+            Kind.BAD_FILES: self._bad_files,
         }
 
     def plan(self, schedule: list[Fault]) -> None:
@@ -114,15 +115,17 @@ class Injector:
         self._cluster.note("!", "everything is healed")
         self._network.heal_everything()
         self._cluster.clients.bursts.clear()
+        wish = self._cluster.wish_to_end_with()
         for node in self._cluster.nodes.values():
-            self._heal_node(node)
+            self._heal_node(node, wish)
 
-    def _heal_node(self, node: SimNode) -> None:
+    def _heal_node(self, node: SimNode, wish: tuple[str, ...]) -> None:
         node.disk.heal()
         node.clock.run_at(1.0, self._loop.now)
         node.passive = node.held_down = node.handler.slow = 0
+        node.bad_files.clear()
         if node.wish is not None:
-            node.wish = self._cluster.settings.voters
+            node.wish = wish
         node.pauses = min(node.pauses, 1)
         if node.pauses:
             node.go_on()
@@ -349,6 +352,11 @@ class Injector:
     def _slow_handler(self, fault: Fault, node: SimNode) -> bool:
         node.handler.slow += 1
         self._later(fault.for_s, node.handler.hurry)
+        return True
+
+    def _bad_files(self, fault: Fault, node: SimNode) -> bool:
+        node.bad_files.append(fault.amount)
+        self._later(fault.for_s, partial(node.bad_files.remove, fault.amount))
         return True
 
     def _burst(self, fault: Fault, _node: SimNode) -> bool:

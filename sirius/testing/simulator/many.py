@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from sirius.testing.simulator.simulation import Result, run
 TWICE_EVERY: Final = 20
 """One seed in so many runs twice, and its traces must be equal."""
 _COLLECT_AT: Final = (50_000, 10, 20)
+_SAY_EVERY_S: Final = 10.0
 
 
 def run_checked(seed: int) -> Result:
@@ -54,6 +56,24 @@ def _run_quietly(seed: int) -> Result:
     logging.getLogger("sirius.wal").setLevel(logging.CRITICAL + 1)
     result = run_checked(seed)
     return result if result.violation else replace(result, trace=[])
+
+
+def with_progress(
+    results: Iterable[Result],
+    count: int,
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Result]:
+    """Pass results on, and say now and then how far one is."""
+    began = said = clock()
+    broken = 0
+    for done, result in enumerate(results, 1):
+        broken += result.violation is not None
+        if clock() - said >= _SAY_EVERY_S:
+            said = clock()
+            left_min = (said - began) / done * (count - done) / 60
+            say(f"{done:,} of {count:,} seeds, {broken} broken, about {left_min:.0f} min left")
+        yield result
 
 
 @dataclass(slots=True)

@@ -16,10 +16,11 @@ from sirius.catchup.effects import Read
 from sirius.catchup.sources import Source
 from sirius.engine import Engine, World
 from sirius.errors import LogError
-from sirius.feeding import feed
+from sirius.feeding import Fed, Fetched, Unreadable, feed
 from sirius.paxos.effects import Answer
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
+from sirius.taking import Taken
 from sirius.testing._gate import SimulatedCrash
 from sirius.testing.simulator.clock import NodeClock
 from sirius.testing.simulator.disk import SimDisk
@@ -38,6 +39,8 @@ _TRY_AGAIN_S: Final = 0.3
 
 Call = Callable[[Engine, float], None]
 """What happens to an engine, at a time by its node's clock."""
+Work = Callable[[], Taken | None]
+"""What an engine wants to be done with files."""
 
 
 class SimNode:
@@ -69,6 +72,11 @@ class SimNode:
         self._inbox: deque[Call] = deque(maxlen=_INBOX_MAX)
         self._is_syncing = False
         self._led = False
+        self.bad_files: list[float] = []
+        """Which share of the files that it gives to others cannot be read, one for each fault; the rest is damaged."""
+        self._works: deque[Work] = deque()
+        """What is to be done with files, one after the other."""
+        self._is_working = False
 
     # ------------------------------------------------------------------ lives
 
@@ -107,6 +115,8 @@ class SimNode:
         )
         self._is_syncing = self._led = False
         self._inbox.clear()
+        self._works.clear()
+        self._is_working = False
         self.node_id = engine.machine.me.node
         self._cluster.began(self)
         self._watch.begin(engine, self._monotonic())
@@ -180,13 +190,17 @@ class SimNode:
         self.pauses += 1
 
     def go_on(self) -> None:
-        """Everything that came meanwhile happens at once, and only then is it time for a tick."""
+        """Everything that came meanwhile happens at once, and only then is it time for a tick.
+
+        In any order: nobody knows which of its connections a process reads first when it wakes up.
+        """
         self.pauses = max(0, self.pauses - 1)
         if self.pauses:
             return
-        waiting = [*self._inbox, Engine.tick]
+        waiting = list(self._inbox)
         self._inbox.clear()
-        for call in waiting:
+        self.rng.shuffle(waiting)
+        for call in [*waiting, Engine.tick]:
             self.enter(call)
 
     def _replay_log(self, engine: Engine) -> None:
@@ -289,7 +303,48 @@ class SimNode:
 
     def _feed(self, life: int, read: Read) -> None:
         if life == self.life:
-            self.enter(lambda engine, now: engine.fed(now, feed(engine.log, read)))
+            self.enter(lambda engine, now: engine.fed(now, self._spoilt(feed(engine.log, read))))
+
+    def _spoilt(self, fed: Fed) -> Fed:
+        """Let a file be damaged or gone, if a fault says so."""
+        if not self.bad_files or not isinstance(fed, Fetched) or not fed.data:
+            return fed
+        if self.rng.random() < max(self.bad_files):
+            return Unreadable(fed.read, "a fault")
+        data = bytearray(fed.data)
+        data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
+        return Fetched(fed.read, bytes(data))
+
+    def take(self, work: Work) -> None:
+        self._works.append(work)
+        if not self._is_working:
+            self._plan_work()
+
+    def _plan_work(self) -> None:
+        self._is_working = True
+        delay = self._cluster.settings.sync_s * self.rng.uniform(0.2, 1.0)
+        self._loop.after(delay, partial(self._work, self.life))
+
+    def _work(self, life: int) -> None:
+        if life != self.life or self.engine is None:
+            return
+        if self.pauses or self.disk.hangs:
+            self._plan_work()
+            return
+        self.enter(self._do_work)
+        self._is_working = False
+        if self._works:
+            self._plan_work()
+
+    def _do_work(self, engine: Engine, now: float) -> None:
+        if (outcome := self._works.popleft()()) is not None:
+            engine.took(now, outcome)
+
+    def installed(self, first: Seq, last: Seq) -> None:
+        self._cluster.note(self.name, f"takes a segment, {first} to {last}")
+        if self.engine is not None:
+            for block in self.engine.log.blocks(first, last):
+                self.decided(block)
 
     def replacing(self) -> None:
         """The handler of the simulation begins anew, so what it had does not matter."""

@@ -23,8 +23,8 @@ FOLLOWERS: Final = ("p", "q")
 CLUSTER_SIZES: Final = (1, 3, 3, 3, 5, 5, 7)
 WRITES_PER_S_MIN: Final = 50
 """A run with fewer acknowledged writes a second proves nothing."""
-KINDS: Final = tuple(kind for kind in Kind if kind != Kind.SLOW_HANDLER)
-"""The kinds that disturb consensus. A slow handler must not, and so it comes on top of them."""
+KINDS: Final = tuple(kind for kind in Kind if kind not in (Kind.SLOW_HANDLER, Kind.BAD_FILES))
+"""The kinds that disturb consensus. Slow handlers and bad files must not, and so they come on top of them."""
 LOG_CONFIG: Final = LogConfig(
     segment_records_max=400,
     reserve_bytes=0,
@@ -119,7 +119,7 @@ def draw_settings(seed: int) -> Settings:
         writes_per_s=rng.choice((130.0, 150.0, 170.0)),
         keys=rng.choice((3, 8, 20, 60)),
         trim_bytes_min=rng.choice((2_000, 20_000, 8 << 20)),
-        catchup=_draw_catchup(rng),
+        catchup=_with_files(_draw_catchup(rng), stream(seed, "files")),
         chained=rng.random() < 0.7,
     )
 
@@ -166,6 +166,17 @@ def _draw_catchup(rng: random.Random) -> CatchupConfig:
         follower_timeout_s=rng.choice((1.0, 100.0)),
         path_timeout_s=1.0,
         resync_patience_s=rng.choice((0.1, 0.6)),
+    )
+
+
+def _with_files(config: CatchupConfig, rng: random.Random) -> CatchupConfig:
+    """Have nodes that are behind take segments as files, in two runs of three, and the files in small parts."""
+    return replace(
+        config,
+        segment_slots=rng.choice((0, 40, 120)),
+        segments_max=rng.choice((1, 3, 64)),
+        file_bytes_max=rng.choice((500, 4000)),
+        file_parts_max=rng.choice((1, 4)),
     )
 
 

@@ -38,6 +38,8 @@ class Result:
     seed: int
     violation: str | None = None
     simulated_s: float = 0.0
+    quiet_s: float = 0.0
+    """How much of it was spent waiting for nodes to catch up, without load."""
     acknowledged: int = 0
     unknown: int = 0
     rejected: int = 0
@@ -53,7 +55,9 @@ class Result:
 
     @property
     def writes_per_s(self) -> float:
-        return self.acknowledged / self.simulated_s if self.simulated_s else 0.0
+        """While there was load."""
+        loaded_s = self.simulated_s - self.quiet_s
+        return self.acknowledged / loaded_s if loaded_s else 0.0
 
     @property
     def is_void(self) -> bool:
@@ -83,6 +87,7 @@ class Simulation:
         self.cluster = Cluster(settings)
         self.injector = Injector(self.cluster)
         self.injector.plan(list(schedule))
+        self._quiet_since: float | None = None
 
     def run(self) -> Result:
         """Go through all phases; a violation ends the run."""
@@ -132,6 +137,7 @@ class Simulation:
         )
         self._write_enough(_LEVEL_S)
         clients.is_quiet = True
+        self._quiet_since = loop.now
         self._wait(self._is_level, CONVERGE_S, "nodes have not reached the same end")
 
     def _wait(self, condition: Callable[[], bool], for_s: float, otherwise: str) -> None:
@@ -167,10 +173,12 @@ class Simulation:
     def _result(self, violation: str | None) -> Result:
         cluster, checkers = self.cluster, self.cluster.checkers
         counts, lines = cluster.clients.counts, cluster.trace.lines
+        now, quiet_since = cluster.loop.now, self._quiet_since
         return Result(
             seed=self.settings.seed,
             violation=violation,
-            simulated_s=cluster.loop.now,
+            simulated_s=now,
+            quiet_s=0.0 if quiet_since is None else now - quiet_since,
             acknowledged=checkers.acknowledged,
             unknown=counts.unknown,
             rejected=counts.rejected,

@@ -87,7 +87,7 @@ class _Drawing:
         faults = [
             replace(self._until_calm(self._one(at)), instead=others.possible(at)) for at in times
         ]
-        more = [*self._slow_handlers(), *self._late_leaders()]
+        more = [*self._slow_handlers(), *self._bad_files(), *self._late_leaders()]
         return sorted([*faults, *more], key=lambda fault: fault.at)
 
     def possible(self, at: float) -> Fault:
@@ -106,6 +106,22 @@ class _Drawing:
                 at, Kind.SLOW_HANDLER, rng.choice(settings.names), round(rng.uniform(0.3, 2.0), 2)
             )
             for at in times
+        ]
+
+    def _bad_files(self) -> list[Fault]:
+        """Where segments travel as files, have some of them be damaged or gone, for long: others have to help."""
+        rng, settings = stream(self._settings.seed, "bad files"), self._settings
+        if not settings.catchup.segment_slots:
+            return []
+        return [
+            Fault(
+                round(rng.uniform(0.5, settings.duration_s - 1), 3),
+                Kind.BAD_FILES,
+                rng.choice(settings.names),
+                round(rng.uniform(0.5, 3.0), 2),
+                rng.choice((0.0, 0.2, 1.0)),
+            )
+            for _ in range(rng.randrange(4))
         ]
 
     def _late_leaders(self) -> list[Fault]:

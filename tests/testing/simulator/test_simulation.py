@@ -88,6 +88,11 @@ def test_a_cluster_that_is_not_healed_breaks_the_promise_of_liveness(
     assert result.violation.startswith("L: no write")
 
 
+def test_healing_orders_no_members_that_have_all_lost_their_disks() -> None:
+    """The only member was taken out and lost its disk: told to be the only one again, it would found a cluster."""
+    assert run(1001563).violation is None
+
+
 def test_an_error_of_the_machine_is_a_violation_with_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,6 +114,7 @@ def first_violation(seeds: range, letters: str = "ADPCRMLWb") -> str:
     return next((each for each in violations if each and each[0] in letters), "nothing")
 
 
+@pytest.mark.deep
 def test_acceptors_without_memory_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap 1: the ancestor's acceptors forget everything when they restart."""
 
@@ -197,3 +203,12 @@ def test_totals_add_up() -> None:
 def test_a_run_without_writes_is_void() -> None:
     assert Result(1, simulated_s=10, acknowledged=499).is_void
     assert not Result(1, simulated_s=10, acknowledged=500).is_void
+    # Nobody writes while nodes catch up: seeds 1445 and 1935, in which that takes two seconds.
+    assert not Result(1, simulated_s=12, quiet_s=2, acknowledged=500).is_void
+    assert Result(1, simulated_s=12, quiet_s=2, acknowledged=499).is_void
+
+
+def test_the_time_in_which_nodes_catch_up_is_not_counted_as_one_of_load() -> None:
+    result = run(1)
+    assert 0 < result.quiet_s < result.simulated_s
+    assert run(2).quiet_s == 0, "it has no liveness phase"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from zlib import crc32
 
-from sirius import engine
+from sirius import remembering
 from sirius.paxos.commander import Commander, Pipeline
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Answer, Effects, Rejected
@@ -25,7 +25,7 @@ from sirius.types import NO_BALLOT, Ballot, NodeId
 from sirius.wal.journal import Journal
 from sirius.wal.journal.file import Memory
 
-_recover: Final = engine.recover
+_recover: Final = remembering.recover
 _start: Final = engine.Engine.__init__
 _tick: Final = Machine.tick
 
@@ -47,7 +47,7 @@ def _start_under_the_old_id(self: engine.Engine, name: str, *rest: Any) -> None:
     def identity(journal: Journal, rng: random.Random) -> NodeId:  # noqa: ARG001
         return NodeId(crc32(name.encode()) | 1)
 
-    engine.identity = identity
+    remembering.identity = identity
     _start(self, name, *rest)
 
 
@@ -137,7 +137,7 @@ TRAPS: Final = (
         "acceptor amnesia",
         "a node that starts again remembers its log, and neither its promises nor what it accepted",
         (
-            Patch(engine, "recover", _recover_the_log_alone),
+            Patch(remembering, "recover", _recover_the_log_alone),
             Patch(Memory, "refusal", _object_to_nothing),
         ),
     ),
@@ -147,7 +147,7 @@ TRAPS: Final = (
         "a node that lost its disk comes back under its old id, and votes with an empty memory",
         (
             Patch(engine.Engine, "__init__", _start_under_the_old_id),
-            Patch(engine, "identity", engine.identity),
+            Patch(remembering, "identity", remembering.identity),
         ),
     ),
     Trap(

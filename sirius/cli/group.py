@@ -15,6 +15,8 @@ from sirius.console.commands import Commands, Row, write_examples
 RUN: Final = "Run"
 LOOK: Final = "Look at a cluster, and change it"
 COPY: Final = "Copy a log"
+TELL: Final = "Tell caches what changed"
+SIMULATE: Final = "Simulate"
 OTHER: Final = "Other"
 
 
@@ -30,6 +32,8 @@ COMMANDS: Final = {
     "transfer-leadership": Row("transfer_leadership", LOOK, "Have another node lead."),
     "snapshot": Row("snapshot", COPY, "Copy the log of a node, which may be running."),
     "bootstrap": Row("bootstrap", COPY, "Make the folder of a new node from a copy."),
+    "broadcast": Row("broadcast", TELL, "Tell every cache of every region what changed."),
+    "sim": Row("sim", SIMULATE, "Redraw the figures of a paper with the code of this package."),
     "completion": Row("completion", OTHER, "Print the completion script of a shell."),
 }
 

@@ -9,20 +9,28 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 
-from sirius.config import SiriusConfig, address
+from sirius.config import SiriusConfig, TlsSettings, address
 from sirius.errors import SiriusError, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from sirius.transport.client import Client
+    from sirius.transport.security import Security
 
 Function = Callable[..., int | None]
 Json = dict[str, Any]
 
 _AT_ONCE = 16
+
+
+class Loaded(Protocol):
+    """What a file of settings has, of whatever it is."""
+
+    @property
+    def tls(self) -> TlsSettings: ...
 
 
 class Connection(NamedTuple):
@@ -38,18 +46,28 @@ class Connection(NamedTuple):
     def client(self, addresses: Sequence[str]) -> Client:
         """Return a client that talks to one of these nodes."""
         from sirius.transport.client import Client
-        from sirius.transport.security import Plaintext, Security, Tls, TlsSettings
 
-        security: Security = Plaintext(self.allow_plaintext)
-        if (files := self._files()) is not None:
-            security = Tls(TlsSettings(*files, roles={}))
-        return Client([_normal(each) for each in addresses], security, timeout_s=self.timeout_s)
+        names = [_normal(each) for each in addresses]
+        return Client(names, self.security(), timeout_s=self.timeout_s)
 
-    def _files(self) -> tuple[Path, Path, Path] | None:
+    def security(self) -> Security:
+        """Return how to show who one is."""
+        from sirius.transport.security import Plaintext, Tls, TlsSettings
+
+        if (files := self.files()) is None:
+            return Plaintext(self.allow_plaintext)
+        # Whoever only asks is asked by nobody.
+        return Tls(TlsSettings(*files, roles={}))
+
+    def loaded(self) -> Loaded:
+        """Return what the file says."""
+        return SiriusConfig.load(self.config or "")
+
+    def files(self) -> tuple[Path, Path, Path] | None:
         """The files of a certificate; those that are given go before those of the configuration."""
         given = [self.certificate, self.key, self.authority]
         if self.config is not None and not any(given):
-            tls = SiriusConfig.load(self.config).tls
+            tls = self.loaded().tls
             given = [
                 None if file is None else str(file)
                 for file in (tls.certificate, tls.key, tls.authority)
@@ -73,12 +91,12 @@ class Connection(NamedTuple):
         return names
 
 
-def connection_options(function: Function) -> Function:
+def connection_options(function: Function, kind: type[Connection] = Connection) -> Function:
     """Give a command the options of a connection; it gets them as `connection`."""
 
     def with_connection(*arguments: Any, **parameters: Any) -> int | None:
         names = Connection._fields
-        connection = Connection(**{name: parameters.pop(name) for name in names})
+        connection = kind(**{name: parameters.pop(name) for name in names})
         return function(*arguments, connection=connection, **parameters)
 
     options = (

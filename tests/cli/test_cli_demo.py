@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,37 @@ def test_a_signal_in_the_middle_ends_everything(temporary: Path, number: int) ->
         code, _, err = demo.end(number)
     assert (code, err) == (130, "sirius: interrupted\n")
     assert left_of(temporary) == []
+
+
+SWALLOWED = """
+import signal
+from sirius.cli.demo.interrupt import Interrupt
+
+class Dying:
+    def __init__(self, error): self.error = error
+    def __del__(self):
+        if self.error: raise self.error
+        signal.raise_signal(signal.{name})
+        for _ in range(1000): pass
+
+interrupt = Interrupt()
+interrupt.watch()
+interrupt.check()
+Dying(ValueError("a mistake"))
+Dying(None)
+print("swallowed")
+interrupt.check()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_a_destructor_swallows_is_raised_at_the_next_look(name: str) -> None:
+    code = SWALLOWED.replace("{name}", name)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "swallowed\n"
+    assert done.stderr.endswith("\nKeyboardInterrupt\n")
+    # Only of what nobody will hear of otherwise.
+    assert re.findall("ignored in|a mistake", done.stderr) == ["ignored in", "a mistake"]
 
 
 def test_nodes_end_with_a_demonstration_that_is_killed(temporary: Path) -> None:

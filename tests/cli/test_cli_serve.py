@@ -117,3 +117,17 @@ def test_people_get_a_line(tmp_path: Path) -> None:
     with Process("serve", "--data", data(tmp_path), "--http", "127.0.0.1:0") as node:
         assert node.line().startswith("serving http://127.0.0.1:")
         assert node.interrupt()[0] == 0
+
+
+def test_lines_for_programs_are_json_with_facts(tmp_path: Path) -> None:
+    with Serving("--data", data(tmp_path), "--log-format", "json") as node:
+        node.await_ready()
+        _, _, err = node.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in err.splitlines()]
+    [leads] = [line for line in lines if "leader" in line]
+    assert leads["message"] == "embedded: embedded leads, round 1"
+    assert (leads["node"], leads["leader"], leads["ballot"]) == ("embedded", "embedded", 1)
+    assert (leads["level"], leads["logger"]) == ("info", "sirius.node")
+    [voters] = [line["voters"] for line in lines if "voters" in line]
+    assert voters == ["embedded"]
+    assert all(line["time"].endswith("+00:00") for line in lines)

@@ -17,6 +17,22 @@ from sirius.cli.group import COMMANDS, cli
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 
+BAD_BROADCAST = """\
+name = "127.0.0.1:7500"
+datta = "films"
+durability = "paper"
+
+[streams]
+films = 7
+
+[proxy]
+advertise_s = "soon"
+window_bytes = "8 parsecs"
+
+[region]
+fan_out = 4
+"""
+
 
 def play(script: str, sirius: Callable[..., Any]) -> str:
     lines: list[str] = []
@@ -50,6 +66,13 @@ def test_transcript(
     (tmp_path / "folder" / "file").write_text("not a log")
     (tmp_path / "bad.toml").write_text('nmae = "x"\ndurability = "paper"\n')
     (tmp_path / "alone.toml").write_text('data = "films"\n')
+    (tmp_path / "broadcast.toml").write_text(
+        'name = "127.0.0.1:1"\nproxies = ["127.0.0.1:1"]\n[streams]\nfilms = "127.0.0.1:1"\n'
+    )
+    (tmp_path / "bad-broadcast.toml").write_text(BAD_BROADCAST)
+    (tmp_path / "strangers.toml").write_text(
+        'name = "127.0.0.1:1"\nproxies = ["127.0.0.1:1"]\n[streams]\nfilms = "127.0.0.1:2"\n'
+    )
     script = path.read_text(encoding="utf-8")
     played = play(script, sirius)
     if request.config.getoption("--rewrite"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 from sirius.cli.command import command as _command
 from sirius.cli.demo.cluster import Cluster
 from sirius.cli.demo.films import key_of
+from sirius.cli.demo.interrupt import Interrupt
 from sirius.cli.demo.screen import Screen
 from sirius.cli.demo.story import Story
 from sirius.cli.output import Output
@@ -43,14 +43,14 @@ def command(
     cluster stays until Ctrl-C, for you to try; with --once all of it ends. Exits with 1 if something was not as it
     should be.
     """
-    # SIGTERM is as good a reason to clean up as Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupt = Interrupt()
+    interrupt.watch()
     screen = Screen(out)
     with (
         tempfile.TemporaryDirectory(prefix="sirius-demo-") as folder,
         Cluster(Path(folder), nodes, followers) as cluster,
     ):
-        story = Story(cluster, screen, film_count, seconds)
+        story = Story(cluster, screen, interrupt, film_count, seconds)
         well = story.run()
         if not once:
             try:

@@ -50,12 +50,19 @@ _LEVELS: Final = ("debug", "info", "warning", "error")
 )
 @click.option("--until-eof", is_flag=True, help="Stop when standard input ends, too.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Default: info.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How lines are logged, to standard error; default: text.",
+)
 def command(
     out: Output,
     config: str | None,
     http: tuple[str, int],
     until_eof: bool,
     log_level: str,
+    log_format: str,
     **settings: Any,
 ) -> None:
     """Run a node with the reference application: keys and values over HTTP.
@@ -68,7 +75,7 @@ def command(
 
     given = {name: value for name, value in settings.items() if value is not None}
     found = _configuration(config, given)
-    _log_to_stderr(log_level)
+    log_to_stderr(log_level, log_format)
 
     def listening(port: int) -> None:
         host = f"[{http[0]}]" if ":" in http[0] else http[0]
@@ -88,12 +95,14 @@ def _configuration(config: str | None, given: dict[str, Any]) -> SiriusConfig:
     return SiriusConfig.load(config)
 
 
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+def log_to_stderr(level: str, form: str = "text") -> None:
+    """Have the library's log written where it is in nobody's way."""
+    from sirius.ops.logs import JsonFormatter
+
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def _announce(out: Output, config: SiriusConfig, url: str) -> None:

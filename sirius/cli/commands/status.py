@@ -88,6 +88,7 @@ def _facts(status: Json) -> list[tuple[str, str]]:
         ("voters", ", ".join(status.get("voters") or ()) or "none"),
         ("learners", ", ".join(status.get("learners") or ())),
         ("follows", status.get("source") or ""),
+        ("replayed", _replayed(status)),
         ("applied", f"{status.get('applied', 0):,} of {status.get('known', 0):,}"),
         ("staleness", duration(status.get("staleness_s"))),
         (
@@ -100,3 +101,10 @@ def _facts(status: Json) -> list[tuple[str, str]]:
         ("cluster", str(status.get("cluster"))),
     ]
     return [(name, escape(value)) for name, value in rows if value]
+
+
+def _replayed(status: Json) -> str:
+    """How far a node is that is just starting."""
+    if status.get("state") != "replaying":
+        return ""
+    return f"{status.get('replayed', 0):,} records of a log up to {status.get('replay_total', 0):,}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from sirius.cli.demo.cluster import Cluster, ServedNode
 from sirius.cli.demo.films import films
+from sirius.cli.demo.interrupt import Interrupt
 from sirius.cli.demo.screen import Screen, Seen
 from sirius.cli.demo.traffic import Reader, Writer, broken_promises
 from sirius.cli.text import duration, plural
@@ -24,9 +25,17 @@ _WRITERS: Final = 4
 class Story:
     """Tells it once. `run` returns whether it ended well."""
 
-    def __init__(self, cluster: Cluster, screen: Screen, film_count: int, seconds: float) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        screen: Screen,
+        interrupt: Interrupt,
+        film_count: int,
+        seconds: float,
+    ) -> None:
         self._cluster = cluster
         self._screen = screen
+        self._interrupt = interrupt
         self._film_count = film_count
         self._seconds = seconds
         self._stop_writing = threading.Event()
@@ -142,18 +151,19 @@ class Story:
             self._writers = [Writer(n, nodes, self._stop_writing) for n in range(_WRITERS)]
             started += self._writers
         self._screen.begin_rates()
-        for thread in started:
-            thread.start()
         try:
+            for thread in started:
+                thread.start()
             yield
         finally:
             self._stop_writing.set()
             self._stop_reading.set()
             self._join(started)
 
-    def _join(self, threads: list[Any]) -> None:
+    def _join(self, threads: Sequence[threading.Thread]) -> None:
         for thread in threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def _first_write_since(self, moment: float) -> float | None:
         """When the first update was acknowledged that was asked for after a moment."""
@@ -183,6 +193,7 @@ class Story:
             self._wait_a_moment()
 
     def _wait_a_moment(self) -> None:
+        self._interrupt.check()
         if self._screen.is_due():
             self._screen.draw(self._seen())
         time.sleep(_LOOK_S)

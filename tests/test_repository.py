@@ -19,7 +19,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|#")
 
 TARGETS = set(
-    "help install demo test test-deep proto coverage check format bench sim soak clean".split()
+    "help install demo test test-deep proto coverage check format bench sim soak soak-seeds clean".split()
 )
 
 

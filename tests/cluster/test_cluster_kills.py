@@ -8,26 +8,30 @@ from collections.abc import Callable
 
 import pytest
 
+from sirius.config import write_members
 from sirius.testing.processes import NodeProcess, ProcessCluster
 
 pytestmark = pytest.mark.deep
 
 CYCLES = 1000 if os.environ.get("SIRIUS_SOAK") else 10
 """Twice, once in each mode."""
+ROUND = 10
+"""After so many all nodes are compared, and whoever waits is told."""
 
 
 class Load:
     """Load on every voter of a cluster. Each life of a process has keys of its own."""
 
-    def __init__(self, cluster: ProcessCluster, outstanding: int = 32) -> None:
+    def __init__(self, cluster: ProcessCluster, number: int = 0, outstanding: int = 32) -> None:
         self._cluster = cluster
+        self._number = number
         self._outstanding = outstanding
         self._lives = 0
 
     def begin(self, *nodes: NodeProcess) -> None:
         for node in nodes:
             self._lives += 1
-            prefix = f"life{self._lives}/"
+            prefix = f"load{self._number}/life{self._lives}/"
             node.call("load", name="load", prefix=prefix, keys=50, outstanding=self._outstanding)
 
     def end(self, *nodes: NodeProcess) -> None:
@@ -55,26 +59,39 @@ def victims(cluster: ProcessCluster, rng: random.Random) -> list[NodeProcess]:
 
 
 @pytest.mark.parametrize("mode", ["fsync", "os"])
-def test_nothing_acknowledged_is_lost_whoever_is_killed(mode: str) -> None:
+def test_nothing_acknowledged_is_lost_whoever_is_killed(
+    mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = random.Random(mode)
     with ProcessCluster.temporary(3, 1, durability=mode) as cluster:
         cluster.start()
         cluster.wait_until_ready()
-        load = Load(cluster)
-        load.begin(*cluster.voters)
-        for _ in range(CYCLES):
-            load.goes_on(cluster.leader())
-            killed = victims(cluster, rng)
-            for node in killed:
-                node.kill()
-            for node in killed:
-                node.start()
-            cluster.wait_until_ready(60)
-            load.begin(*(node for node in killed if node in cluster.voters))
-            load.goes_on(rng.choice(cluster.voters))
-        load.end(*cluster.voters)
-        cluster.settle(60)
-        assert cluster.lost() == {}
+        for done in range(0, CYCLES, ROUND):
+            load = Load(cluster, done)
+            load.begin(*cluster.voters)
+            for _ in range(ROUND):
+                kill_some(cluster, load, rng)
+            load.end(*cluster.voters)
+            cluster.settle(60)
+            assert cluster.lost() == {}, f"after {done + ROUND} cycles"
+            count = sum(sum(node.acknowledged().values()) for node in cluster.nodes)
+            with capsys.disabled():
+                print(
+                    f" {mode}: {done + ROUND} of {CYCLES} kill cycles, {count:,} updates acknowledged, none lost"
+                )
+
+
+def kill_some(cluster: ProcessCluster, load: Load, rng: random.Random) -> None:
+    """One cycle: kill, start again, and see that everybody goes on."""
+    load.goes_on(cluster.leader())
+    killed = victims(cluster, rng)
+    for node in killed:
+        node.kill()
+    for node in killed:
+        node.start()
+    cluster.wait_until_ready(60)
+    load.begin(*(node for node in killed if node in cluster.voters))
+    load.goes_on(rng.choice(cluster.voters))
 
 
 def voters_become(cluster: ProcessCluster, wished: list[NodeProcess]) -> None:
@@ -133,3 +150,58 @@ def test_a_cluster_of_followers_is_promoted_when_the_members_are_gone() -> None:
         assert second[0].call("put", key="after", body="1 x")
         cluster.settle(30)
         assert cluster.lost() == {}
+
+
+class OwnFiles(ProcessCluster):
+    """A cluster in which every node has a member file of its own."""
+
+    def prepare(self) -> None:
+        self.files = {node.name: node.folder / "members.toml" for node in self.nodes}
+        for node in self.nodes:
+            node.folder.mkdir(parents=True)
+            node.config = {**node.config, "members_file": str(self.files[node.name])}
+            write_members(self.files[node.name], [voter.name for voter in self.voters])
+
+    def spoil(self, node: NodeProcess, rubbish: bytes) -> None:
+        """Make a node's file unreadable, and wait until it says so."""
+        self.files[node.name].write_bytes(rubbish)
+        self.until(lambda: node.call("status")["members_problem"], "complaint")
+
+
+def problems(cluster: ProcessCluster) -> list[str | None]:
+    return [node.call("status")["members_problem"] for node in cluster.nodes]
+
+
+RUBBISH = (b"members = [", b"members = 7\n", b"\x00\xff\xfe", b'member = ["127.0.0.1:1"]\n')
+
+
+def test_files_may_be_edited_in_any_order_and_be_rubbish_meanwhile() -> None:
+    """3, 5, 3 others and back: for a while nobody's file is like another's, and a leader dies in the middle of it."""
+    rng = random.Random(9)
+    with OwnFiles.temporary(3, 2) as cluster:
+        cluster.prepare()
+        cluster.start()
+        cluster.wait_until_ready()
+        first, others = cluster.nodes[:3], cluster.nodes[2:]
+        load = Load(cluster, outstanding=8)
+        load.begin(*cluster.nodes)
+        for wished in (cluster.nodes, others, cluster.nodes, first):
+            order = rng.sample(cluster.nodes, len(cluster.nodes))
+            for at, node in enumerate(order):
+                cluster.spoil(node, rng.choice(RUBBISH))
+                if at == 2:
+                    leader = cluster.leader()
+                    leader.kill()
+                    leader.start()
+                    load.begin(leader)
+                load.goes_on(cluster.leader(), 10)
+                write_members(cluster.files[node.name], [each.name for each in wished])
+            voters_become(cluster, list(wished))
+        load.end(*cluster.nodes)
+        cluster.settle(60)
+        assert cluster.lost() == {}
+        # A file is believed when it was seen twice, and the last one may have been written a moment ago.
+        cluster.until(lambda: not any(problems(cluster)), "no complaints")
+        statuses = [node.call("status") for node in cluster.nodes]
+        assert len({status["cluster"] for status in statuses}) == 1
+        assert [status["role"] for status in statuses].count("leader") == 1

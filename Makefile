@@ -11,7 +11,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help
 help: ## print this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 # Two stamps: the core is quick to install, the tools for development take a while.
 # A stamp is older than pyproject.toml when the environment has to be brought up to date.
@@ -39,9 +39,11 @@ install: $(VENV)/.dev ## install Sirius and the development tools into .venv
 demo: $(VENV)/.core ## start a cluster, kill its leader, compare its nodes; installs the core alone
 	@$(BIN)/python -m sirius demo --once
 
+# Spark uses all cores by itself, and a session takes long to start: its tests share one.
 .PHONY: test
 test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not deep and not spark"
+	$(BIN)/python -m pytest -m "spark and not deep"
 
 .PHONY: test-deep
 test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills
@@ -50,12 +52,12 @@ test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills
 # The oldest tools that pyproject.toml allows: what they make runs with that version of protobuf and with later ones.
 PROTO_TOOLS := $(VENV)/proto-tools
 .PHONY: proto
-proto: $(VENV)/.dev ## make the Python code of proto/sirius.proto
+proto: $(VENV)/.dev ## make the Python code of proto/*.proto
 	@test -d $(PROTO_TOOLS) || $(BIN)/python -m venv $(PROTO_TOOLS)
 	@$(PROTO_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  grpcio-tools==1.66.2 'protobuf<6' 'setuptools<80'
 	@$(PROTO_TOOLS)/bin/python -m grpc_tools.protoc --proto_path=proto \
-	  --python_out=sirius/transport --pyi_out=sirius/transport proto/sirius.proto
+	  --python_out=sirius/transport --pyi_out=sirius/transport proto/sirius.proto proto/broadcast.proto
 
 # Without the random walks: what only a random walk reaches wants a test with a name.
 .PHONY: coverage
@@ -86,10 +88,18 @@ sim: $(VENV)/.core ## try to break consensus; SEED=17, COUNT=100 JOBS=2 for many
 	  --jobs $(or $(JOBS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TRAP),--trap $(TRAP)) \
 	  $(if $(filter-out 0,$(MINIMISE)),--minimise) $(if $(filter-out 0,$(JSON)),--json)
 
+# The seeds first: they go on where they stopped, as long as the code is the same.
 .PHONY: soak
-soak: $(VENV)/.dev ## run the deep tests with many more seeds (hours)
+soak: soak-seeds ## run the deep tests with many more seeds (hours)
 	SIRIUS_SOAK=1 $(BIN)/python -m pytest -m deep
-	$(BIN)/python -m sirius.testing.simulator --seed 1000000 --count 50000 --jobs 2
+
+# Compiled, a seed takes two thirds of the time; see sirius/testing/simulator/compiled.py.
+SOAK = $(abspath $(or $(LEDGER),.soak))
+.PHONY: soak-seeds
+soak-seeds: $(VENV)/.dev ## 50,000 seeds of the simulator, in as many pieces as it takes; LEDGER=folder
+	$(BIN)/python -m sirius.testing.simulator.compiled $(SOAK)/compiled
+	cd $(SOAK)/compiled && PYTHONPATH=. $(abspath $(BIN))/python -m sirius.testing.simulator \
+	  --seed 1000000 --count 50000 --jobs 2 --ledger $(SOAK)
 
 .PHONY: clean
 clean: ## remove .venv, caches and build results

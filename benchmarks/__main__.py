@@ -10,8 +10,14 @@ import click
 
 from benchmarks.figures import Figure, show
 
-PARTS = {"wal": "benchmarks.wal", "paxos": "benchmarks.paxos", "node": "benchmarks.node"}
-PLANNED = ("spark", "speed", "broadcast", "order")
+PARTS = {
+    "wal": "benchmarks.wal",
+    "paxos": "benchmarks.paxos",
+    "node": "benchmarks.node",
+    "broadcast": "benchmarks.broadcast",
+    "spark": "benchmarks.spark",
+}
+PLANNED = ("speed", "order")
 
 
 def figures_of(part: str) -> Iterator[Figure]:

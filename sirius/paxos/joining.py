@@ -72,7 +72,7 @@ class Joining:
 
     def hello(self, sender: Member, message: Hello) -> None:
         state = self._state
-        state.seen[sender.name] = sender.node
+        state.has_seen(sender)
         self._is_wanted = self._is_wanted or message.wanted
         leader = state.me if state.leader is not None else state.election.leader
         state.send_now(sender, Welcome(self._is_free, leader))
@@ -82,11 +82,12 @@ class Joining:
 
     def welcome(self, sender: Member, message: Welcome) -> None:
         state = self._state
-        state.seen[sender.name] = sender.node
+        state.has_seen(sender)
         self._genesis.heard(sender, message.fresh)
         if message.leader is not None and message.leader.name != state.me.name:
             # At second hand, and perhaps of an earlier life; what the node itself said counts for more.
-            state.seen.setdefault(message.leader.name, message.leader.node)
+            if message.leader.name not in state.seen:
+                state.has_seen(message.leader)
             self._turn_to(message.leader)
         self._try_to_found()
 

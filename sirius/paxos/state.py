@@ -27,6 +27,8 @@ ACCEPTED = "accepted"
 """The note that holds the ballot under which this node accepted last."""
 JOINED = "joined"
 """The note that holds the id of the cluster to which this node belongs."""
+SEEN_MAX = 1_000
+"""How many names a node remembers. Whoever is forgotten greets again, for as long as it is there."""
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class State:
     wish: tuple[str, ...] | None = None
     """The names that should vote; None if nobody has said. Nobody: this node is passive."""
     seen: dict[str, NodeId] = field(default_factory=dict)
-    """The last life of each name that was heard of."""
+    """The last life of each name that was heard of, of so many names at most."""
     leader: Leader | None = None
     scout: Scout | None = None
     unable: str | None = None
@@ -135,6 +137,12 @@ class State:
         """The other voters."""
         voters = self.configuration.voters if self.configuration else ()
         return [member for member in voters if member != self.me]
+
+    def has_seen(self, member: Member) -> None:
+        """A node has spoken for itself: this is the life that its name has now."""
+        if member.name not in self.seen and len(self.seen) >= SEEN_MAX:
+            del self.seen[next(iter(self.seen))]
+        self.seen[member.name] = member.node
 
     # ------------------------------------------------------------------ asking for things
 

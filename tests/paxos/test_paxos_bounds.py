@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sirius.paxos.effects import Rejected, Unknown
+from sirius.paxos.members import Member
+from sirius.paxos.messages import Hello
+from sirius.paxos.state import SEEN_MAX
+from sirius.types import NodeId
 from tests.paxos.harness import Cluster
 from tests.paxos.timing import timed
 
@@ -137,3 +141,22 @@ def test_requests_that_timed_out_keep_their_place_without_their_updates() -> Non
     cluster.run(2)
     assert sizes(cluster, "b")["requests"] == 0
     assert cluster.log("a") == []
+
+
+def test_followers_whose_names_change_for_years_do_not_fill_the_memory() -> None:
+    """As those of a scheduler do, with each rollout. The latest ones are known, and so is the new life of a name."""
+    cluster = Cluster("abc", SMALL)
+    cluster.elect("a")
+    machine = cluster.machine("a")
+    state: Any = machine._state
+    greeting = machine.envelope(machine.me, Hello(False))
+    for number in range(SEEN_MAX + 50):
+        machine.step(greeting._replace(sender=Member(NodeId(1000 + number), f"pod-{number}")))
+    machine.step(greeting._replace(sender=Member(NodeId(7), f"pod-{SEEN_MAX + 49}")))
+    assert len(state.seen) == SEEN_MAX
+    assert state.seen[f"pod-{SEEN_MAX + 48}"] == 1000 + SEEN_MAX + 48
+    assert state.seen[f"pod-{SEEN_MAX + 49}"] == 7
+    assert "pod-0" not in state.seen
+    cluster.propose("b", 1, "x")
+    cluster.run(1)
+    assert cluster.log("c") == ["x"]

@@ -131,12 +131,19 @@ def _results(seeds: range, options: argparse.Namespace) -> Iterator[Result]:
         yield from _run(seeds, options.jobs)
         return
     ledger = Ledger(options.ledger)
-    yield from (ledger.results[seed] for seed in seeds if seed in ledger.results)
-    yield from ledger.kept(_run(ledger.left(seeds), options.jobs))
+    known = [ledger.results[seed] for seed in seeds if seed in ledger.results]
+    broken = sum(result.violation is not None for result in known)
+    print(
+        f"{len(known):,} seeds of this code ({ledger.path.stem}) are in the ledger, {broken} broken",
+        file=sys.stderr,
+    )
+    yield from known
+    yield from ledger.kept(_run(ledger.left(seeds), options.jobs, broken))
 
 
-def _run(seeds: Sequence[int], jobs: int) -> Iterator[Result]:
-    return with_progress(run_many(seeds, jobs), len(seeds), partial(print, file=sys.stderr))
+def _run(seeds: Sequence[int], jobs: int, broken: int = 0) -> Iterator[Result]:
+    say = partial(print, file=sys.stderr)
+    return with_progress(run_many(seeds, jobs), len(seeds), say, broken=broken)
 
 
 def _told(results: Iterator[Result]) -> Iterator[Result]:

@@ -63,10 +63,11 @@ def with_progress(
     count: int,
     say: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
+    *,
+    broken: int = 0,
 ) -> Iterator[Result]:
-    """Pass results on, and say now and then how far one is."""
+    """Pass results on, and say now and then how far one is. `broken` is how many were broken before."""
     began = said = clock()
-    broken = 0
     for done, result in enumerate(results, 1):
         broken += result.violation is not None
         if clock() - said >= _SAY_EVERY_S:

@@ -84,6 +84,15 @@ def test_long_runs_say_how_far_they_are() -> None:
     times = iter(range(0, 1000, 4))
     said: list[str] = []
     results = [Result(1), Result(2), Result(3, violation="A"), Result(4)]
-    passed = with_progress(results, 40, said.append, lambda: float(next(times)))
+    passed = with_progress(results, 40, said.append, lambda: float(next(times)), broken=2)
     assert list(passed) == results
-    assert said == ["3 of 40 seeds, 1 broken, about 3 min left"]
+    assert said == ["3 of 40 seeds, 3 broken, about 3 min left"]
+
+
+def test_a_run_that_goes_on_says_what_was_broken_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    list(Ledger(tmp_path).kept([Result(1), Result(2, violation="A: two values")]))
+    assert main(["--seed", "1", "--count", "2", "--ledger", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"2 seeds of this code ({code_version()}) are in the ledger, 1 broken" in said

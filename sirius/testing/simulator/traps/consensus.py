@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 from zlib import crc32
 
-from sirius import remembering
+from sirius import engine, remembering
 from sirius.paxos.commander import Commander, Pipeline
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Answer, Effects, Rejected

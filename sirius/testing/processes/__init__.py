@@ -6,7 +6,8 @@
 ...     cluster.leader().kill()
 """
 
-from sirius.testing.processes.cluster import ProcessCluster, free_ports
+from sirius.testing.processes.cluster import ProcessCluster
+from sirius.testing.processes.ports import free_ports
 from sirius.testing.processes.process import NodeProcess, ProcessDied
 
 __all__ = ["NodeProcess", "ProcessCluster", "ProcessDied", "free_ports"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -12,19 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from sirius.errors import SiriusError
+from sirius.testing.processes.ports import free_ports
 from sirius.testing.processes.process import NodeProcess, ProcessDied
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class ProcessCluster:

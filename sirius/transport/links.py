@@ -151,15 +151,19 @@ class Link:
 
     async def _pump(self, call: Any, end: asyncio.Task[None]) -> None:
         while not end.done():
+            # First of all: whoever wakes us during a write must not be forgotten, least of all the stream's end.
+            self._wake.clear()
             while packets := self._outbox.take():
                 data = wire.frame(packets)
-                await call.write(data)
+                try:
+                    await call.write(data)
+                except asyncio.InvalidStateError:
+                    break  # It is over, and `end` is about to say why.
                 self.frames += 1
                 self.messages += len(packets)
                 self.bytes += len(data)
             if self._closing:
                 return
-            self._wake.clear()
             await self._wake.wait()
         await end
         raise Unreachable("the other end has closed")

@@ -8,9 +8,11 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from sirius.errors import Unreachable
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Accept, Beat, Envelope
 from sirius.transport.links import Links
@@ -209,6 +211,59 @@ def test_a_peer_that_links_up_is_not_kept_waiting() -> None:
                     assert list(mine.by_name) == [nobody.name]
             finally:
                 await me.close()
+
+    run(test)
+
+
+class Hasty(Plaintext):
+    """The way to a peer that takes the stream, and refuses it while it is written to. Channel and call in one."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        super().__init__()
+        self._failure = failure
+        self._ends = asyncio.Event()
+        self.writes = 0
+
+    def channel(self, address: str, options: Any) -> Any:
+        self._replies = [b""]
+        return self
+
+    def stream_stream(self, method: str) -> Any:
+        return lambda: self
+
+    async def read(self) -> bytes:
+        if self._replies:
+            return self._replies.pop()
+        await self._ends.wait()
+        raise Unreachable("not you")
+
+    async def write(self, data: bytes) -> None:
+        self.writes += 1
+        self._ends.set()
+        if self._failure:
+            raise self._failure
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        self._ends.clear()
+
+
+@pytest.mark.parametrize("failure", [None, asyncio.InvalidStateError("RPC already finished.")])
+def test_a_stream_that_ends_while_it_is_written_to_is_lost_at_once(
+    failure: Exception | None,
+) -> None:
+    """Also if nobody has anything more to say to that peer; and what counts is what the peer said."""
+
+    async def test() -> None:
+        hasty = Hasty(failure)
+        async with linking(security=hasty) as links:
+            links.send(Member(NodeId(8), "127.0.0.1:1"), beat(1))
+            (link,) = links.by_name.values()
+            await eventually(lambda: link.last_error)
+            assert link.last_error == "not you"
+            await eventually(lambda: link.connects == 2)
+            assert hasty.writes == 1
 
     run(test)
 

@@ -19,7 +19,7 @@ import grpc
 from sirius.errors import NodeClosed, SiriusError, Unreachable, UsageError
 from sirius.transport import sirius_pb2 as pb
 from sirius.transport import wire
-from sirius.transport.failures import error_of, failed
+from sirius.transport.failures import error_of, failed, open_channel
 from sirius.transport.limits import TransportLimits
 from sirius.transport.publishing import Membership
 from sirius.transport.resending import Resending, numbered
@@ -200,7 +200,8 @@ class Client:
         def call(address: str) -> Any:
             bound = self._channel(address).unary_unary(f"/sirius.v1.{method}")
             try:
-                data = bound(request.SerializeToString(), timeout=self._timeout_s)
+                with open_channel(address):
+                    data = bound(request.SerializeToString(), timeout=self._timeout_s)
             except grpc.RpcError as error:
                 raise error_of(error, address, self._security) from None
             return wire.parsed(reply, data)
@@ -215,7 +216,9 @@ class Client:
 
     def _tail(self, first: int, follow: bool, address: str) -> Iterator[Block]:
         request = pb.TailRequest(first=first, follow=follow).SerializeToString()
-        call = self._channel(address).unary_stream("/sirius.v1.Clients/Tail")(request)
+        method = self._channel(address).unary_stream("/sirius.v1.Clients/Tail")
+        with open_channel(address):
+            call = method(request)
         blocks = self._blocks(call, address)
         head = next(blocks, None)
         return _with_head(head, blocks)

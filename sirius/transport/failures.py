@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
@@ -47,6 +48,15 @@ def error_of(error: Any, address: str, security: Security) -> SiriusError:
         case grpc.StatusCode.UNIMPLEMENTED:
             return Unreachable(f"{address} is no Sirius node: {error.details()}")
     return TransportError(f"{details} ({code.name})")
+
+
+@contextmanager
+def open_channel(address: str) -> Iterator[None]:
+    """Begin a call in here: if another thread closes the client in this moment, gRPC raises a `ValueError`."""
+    try:
+        yield
+    except ValueError:
+        raise Unreachable(f"{address} was not asked: the client was closed") from None
 
 
 def rebuilt(failure: Any) -> SiriusError:

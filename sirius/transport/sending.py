@@ -15,7 +15,7 @@ from sirius.paxos.values import Numbers
 from sirius.transport import sirius_pb2 as pb
 from sirius.transport import wire
 from sirius.transport.columns import to_columns
-from sirius.transport.failures import error_of, rebuilt
+from sirius.transport.failures import error_of, open_channel, rebuilt
 from sirius.transport.security import Security
 from sirius.types import Seq
 from sirius.wal.record import Limits, Update, check_updates
@@ -39,7 +39,8 @@ class Stream:
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._replies: queue.SimpleQueue[bytes | SiriusError] = queue.SimpleQueue()
         method = channel.stream_stream("/sirius.v1.Clients/Publish")
-        self._call = method(iter(self._requests.get, None))
+        with open_channel(address):
+            self._call = method(iter(self._requests.get, None))
         self._reader = threading.Thread(target=self._read, name="sirius-replies", daemon=True)
         self._reader.start()
         self._open()

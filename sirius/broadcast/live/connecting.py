@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sirius.broadcast.live.session import Broadcast
 from sirius.broadcast.live.settings import SessionSettings, ask
-from sirius.broadcast.net.asking import Json
+from sirius.broadcast.net.asking import Json, NoProxy
 from sirius.errors import Unreachable, UsageError
 
 _RETRY_S: Final = 0.1
@@ -30,16 +30,17 @@ def connect(proxy: str | Sequence[str], **settings: Any) -> Broadcast:
 def _first_answer(addresses: Sequence[str], settings: SessionSettings) -> tuple[str, Json]:
     until = time.monotonic() + settings.timeout_s
     while True:
+        errors: list[Unreachable] = []
         for address in addresses:
             left = max(0.1, until - time.monotonic())
             try:
                 status = ask(address, settings, min(left, _ASK_S))
             except Unreachable as error:
-                last = error
+                errors.append(error)
             else:
                 if "streams" not in status:
                     raise UsageError(f"{address} is no proxy: it is a client like this one")
                 return address, status
-        if time.monotonic() >= until:
-            raise last
+        if time.monotonic() >= until or all(isinstance(error, NoProxy) for error in errors):
+            raise errors[-1]
         time.sleep(_RETRY_S)

@@ -25,6 +25,10 @@ ASK_S: Final = 0.5
 _ANSWER_S: Final = 2.0
 
 
+class NoProxy(Unreachable):
+    """Somebody answers who is none: there is no point in asking again."""
+
+
 def status_of(
     address: str, security: Security, timeout_s: float, limits: TransportLimits | None = None
 ) -> Json:
@@ -35,7 +39,7 @@ def status_of(
             data = channel.unary_unary(STATUS)(_REQUEST, timeout=timeout_s)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
-                raise Unreachable(
+                raise NoProxy(
                     f"{address} is no proxy: a node of a cluster, or something else that speaks gRPC"
                 ) from None
             raise error_of(error, address, security) from None

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Clock:

@@ -13,7 +13,7 @@ from sirius.broadcast.cache import LogStream, MemoryStream, NearCache, Translate
 from sirius.errors import UsageError
 from sirius.handler import HandledUpdate
 from sirius.types import Seq
-from tests.broadcast.cache.fakes import Recorder
+from tests.broadcast.cache.fakes import PATIENCE_S, Recorder
 from tests.node.nodes import Dict, config
 
 
@@ -116,7 +116,7 @@ def test_who_has_the_answer_to_a_write_reads_nothing_older(tmp_path: Path) -> No
     ):
         for number in range(50):
             body = b"%d" % number
-            seq = node.enqueue_put("a", body).result(20).seq
+            seq = node.enqueue_put("a", body).result(PATIENCE_S).seq
             assert cache.get("a") == body
             assert cache.position == seq == stream.position
 

@@ -66,7 +66,7 @@ def pool() -> Threads:
 
 def waiting(cache: NearCache[Any], count: int) -> None:
     """Wait until so many reads have missed: then they wait for a load."""
-    for _ in range(20_000):
+    for _ in range(int(1000 * PATIENCE_S)):
         if cache.statistics().misses >= count:
             return
         threading.Event().wait(0.001)

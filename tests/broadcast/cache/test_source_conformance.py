@@ -19,7 +19,7 @@ from sirius.broadcast.cache import InvalidationSource, LogStream, MemoryStream, 
 from sirius.broadcast.cache.tail import TailSource
 from sirius.errors import UsageError
 from sirius.testing.processes import free_ports
-from tests.broadcast.cache.fakes import Recorder, Truth
+from tests.broadcast.cache.fakes import PATIENCE_S, Recorder, Truth
 from tests.node.nodes import FAST, SMALL, Dict, config
 
 
@@ -60,7 +60,7 @@ class OwnLog:
         self._stream.watch(self._node)
 
     def write(self, *keys: str) -> int:
-        seqs = [self._node.enqueue_put(key, b"v").result(20).seq for key in keys]
+        seqs = [self._node.enqueue_put(key, b"v").result(PATIENCE_S).seq for key in keys]
         return int(seqs[-1] or 0)
 
     def source(self) -> InvalidationSource:
@@ -85,15 +85,15 @@ class RemoteLog:
         self._node = stack.enter_context(Sirius(Dict(), settings))
 
     def write(self, *keys: str) -> int:
-        seqs = [self._node.enqueue_put(key, b"v").result(20).seq for key in keys]
+        seqs = [self._node.enqueue_put(key, b"v").result(PATIENCE_S).seq for key in keys]
         return int(seqs[-1] or 0)
 
     def source(self) -> InvalidationSource:
-        return TailSource([self._address])
+        return TailSource([self._address], timeout_s=PATIENCE_S)
 
     def lose(self) -> InvalidationSource:
         # The node's log is another one: see `test_tail_source` for holes.
-        source = TailSource([self._address])
+        source = TailSource([self._address], timeout_s=PATIENCE_S)
         source._cluster = "another"
         return source
 
@@ -104,7 +104,7 @@ class LiveStream:
         self._broadcast = stack.enter_context(connect(proxy.address))
 
     def write(self, *keys: str) -> int:
-        return self._broadcast.publish_many("films", keys).result(20).last
+        return self._broadcast.publish_many("films", keys).result(PATIENCE_S).last
 
     def source(self) -> InvalidationSource:
         return self._broadcast.invalidations("films")
@@ -129,7 +129,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(20_000):
+    for _ in range(int(1000 * PATIENCE_S)):
         if condition():
             return
         threading.Event().wait(0.001)
@@ -205,10 +205,10 @@ def test_a_beat_vouches_for_what_was_told(world: World) -> None:
         other.start(sink, None)
         sink.until(lambda: sink.told)
         other.beat()
-        assert sink.ages[-1] < 20
+        assert sink.ages[-1] < PATIENCE_S
         other.close()
         eventually(lambda: not math.isinf(cache.staleness()))
-    assert cache.staleness() < 20
+    assert cache.staleness() < PATIENCE_S
 
 
 def test_nothing_is_told_after_the_end(world: World) -> None:

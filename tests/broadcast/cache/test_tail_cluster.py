@@ -15,7 +15,7 @@ from tests.node.nodes import SMALL, Dict
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(30_000):
+    for _ in range(60_000):
         if condition():
             return
         threading.Event().wait(0.001)
@@ -42,13 +42,13 @@ def test_a_cache_follows_a_cluster_that_loses_the_node_it_listens_to(tmp_path: P
 
     def write(key: str) -> None:
         truth.write(key)
-        seq = int(nodes[-1].enqueue_put(key, b"").result(30).seq or 0)
+        seq = int(nodes[-1].enqueue_put(key, b"").result(60).seq or 0)
         eventually(lambda: (cache.position or 0) >= seq)
         assert cache.get(key) == truth.versions[key]
 
     try:
         for node in nodes:
-            assert node.wait_until_ready(30)
+            assert node.wait_until_ready(60)
         with feed(cache, TailSource(names, timeout_s=2.0), beat_s=0.05):
             eventually(lambda: cache.staleness() < 60)
             cache.get("kept")

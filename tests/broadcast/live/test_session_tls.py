@@ -14,6 +14,8 @@ from sirius.errors import NotPermitted, Unreachable, UsageError, WrongCertificat
 from sirius.transport.security import Tls, TlsSettings
 from tests.transport.certificates import ROLES, Authority
 
+PATIENCE_S = 60.0
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
@@ -39,11 +41,13 @@ def test_a_client_with_a_certificate_publishes_and_gets_events(
     proxy: LocalProxy, authority: Authority
 ) -> None:
     with (
-        connect(proxy.address, **files(authority.issue("client-1"))) as broadcast,
+        connect(
+            proxy.address, **files(authority.issue("client-1")), timeout_s=PATIENCE_S
+        ) as broadcast,
         broadcast.subscribe("films") as films,
     ):
-        seq = broadcast.publish("films", "casablanca").result(20)
-        event = films.get(20)
+        seq = broadcast.publish("films", "casablanca").result(PATIENCE_S)
+        event = films.get(PATIENCE_S)
     assert event is not None
     assert (event.seq, event.key) == (seq, b"casablanca")
 
@@ -52,14 +56,14 @@ def test_a_certificate_without_a_role_is_not_let_in(
     proxy: LocalProxy, authority: Authority
 ) -> None:
     with pytest.raises(NotPermitted, match="no role"):
-        connect(proxy.address, **files(authority.issue("stranger")))
+        connect(proxy.address, **files(authority.issue("stranger")), timeout_s=PATIENCE_S)
 
 
 def test_a_certificate_of_another_authority_is_said_to_be_one(
     proxy: LocalProxy, tmp_path: Path
 ) -> None:
     with pytest.raises(WrongCertificate):
-        connect(proxy.address, **files(Authority(tmp_path).issue("client-1")), timeout_s=5.0)
+        connect(proxy.address, **files(Authority(tmp_path).issue("client-1")), timeout_s=PATIENCE_S)
 
 
 def test_without_a_certificate_nobody_answers(proxy: LocalProxy) -> None:

@@ -97,7 +97,7 @@ class World:
         _, effects = self.clients[name].publish(stream, EventBatch.of(list(keys), Kind.DATA))
         self.hubs[3].carry_out(name, effects)
 
-    async def until(self, what: Callable[[], bool], timeout_s: float = 30) -> None:
+    async def until(self, what: Callable[[], bool], timeout_s: float = 60) -> None:
         async with asyncio.timeout(timeout_s):
             while not what():
                 await asyncio.sleep(0.005)
@@ -232,7 +232,7 @@ async def _status() -> None:
     hub = Hub("127.0.0.1:0", Plaintext(), status=lambda: {"name": "me"})
     address = await hub.start()
     try:
-        told = await asyncio.to_thread(status_of, address, Plaintext(), 5.0)
+        told = await asyncio.to_thread(status_of, address, Plaintext(), 60.0)
         assert told == {"name": "me"}
     finally:
         await hub.close()

@@ -208,7 +208,7 @@ def test_what_is_written_to_a_node_comes_to_a_client_with_the_number_of_the_log(
             await hub.close()
 
     with Sirius(Dict(), config) as node:
-        assert node.wait_until_ready(30)
+        assert node.wait_until_ready(60)
         written = asyncio.run(story(node))
     mine = [event for event in got if event.key.startswith(b"k")]
     assert mine[-1].seq == written[-1]
@@ -234,9 +234,9 @@ def test_a_key_that_is_too_long_for_the_stream_is_said_to_be(tmp_path: Path) -> 
             await hub.close()
 
     with Sirius(Dict(), config) as node:
-        assert node.wait_until_ready(30)
-        node.enqueue_put("a-long-key", b"").result(30)
-        node.enqueue_put("a-longer-key", b"").result(30)
+        assert node.wait_until_ready(60)
+        node.enqueue_put("a-long-key", b"").result(60)
+        node.enqueue_put("a-longer-key", b"").result(60)
         assert "a key of 12 bytes is longer than 10" in (asyncio.run(story()) or "")
 
 

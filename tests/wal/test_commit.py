@@ -44,7 +44,7 @@ def test_a_callback_that_raises_does_not_stop_the_writing(background: bool) -> N
     group.on_durable = failing
     for number in range(1, 4):
         queue(group, str(number))
-        assert group.flush(timeout_s=10) == number
+        assert group.flush(timeout_s=60) == number
     assert group.close()
     assert called == [1, 2, 3]
     assert [item for group_ in written for item in group_] == ["1", "2", "3"]
@@ -56,15 +56,15 @@ def test_groups_grow_while_one_is_being_written() -> None:
 
     def slowly(group: list[str]) -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         written.append(group)
 
     group = GroupCommit("test", slowly, start=0, pending_bytes_max=100, background=True)
     queue(group, "a")
-    assert begun.wait(10)
+    assert begun.wait(60)
     queue(group, "b", "c")
     go_on.set()
-    assert group.flush(timeout_s=10) == 3
+    assert group.flush(timeout_s=60) == 3
     assert written == [["a"], ["b", "c"]]
     group.close()
 
@@ -103,7 +103,7 @@ def test_it_does_not_wait_when_somebody_waits_for_it() -> None:
     written: list[list[str]] = []
     group = lingering(written, 3600)
     queue(group, "a")
-    assert group.flush(timeout_s=10) == 1
+    assert group.flush(timeout_s=60) == 1
     queue(group, "b")
     group.close()
     assert written == [["a"], ["b"]]
@@ -115,5 +115,5 @@ def test_it_does_not_wait_when_much_is_waiting() -> None:
     with group.changed:
         group.queue("long", 60, 1)
     with group.changed:
-        assert group.changed.wait_for(lambda: group.durable == 1, timeout=10)
+        assert group.changed.wait_for(lambda: group.durable == 1, timeout=60)
     group.close()

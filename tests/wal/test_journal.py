@@ -143,7 +143,7 @@ def test_real_files_with_a_thread(tmp_path: Path, durability: Durability) -> Non
             journal.accept(B[1], values(slot, slot, "a"))
             if slot % 7 == 0:
                 journal.sync()
-        assert journal.flush(timeout_s=30) == 49
+        assert journal.flush(timeout_s=60) == 49
         before = state_of(journal)
     with Journal.open(folder, uid=UID, durability=durability) as journal:
         assert state_of(journal) == before
@@ -316,7 +316,7 @@ def test_the_thread_tells_what_is_durable(tmp_path: Path) -> None:
         for _ in range(200):
             journal.promise(B[1])
             journal.sync()
-        assert done.wait(30)
+        assert done.wait(60)
     assert told == sorted(set(told))
     assert len(threads) == 1
     assert threading.current_thread() not in threads
@@ -426,7 +426,7 @@ def test_a_failed_sync_is_heard_by_who_waits_for_the_thread(fs: MemoryFileSystem
     fs.fail("sync", PATH, errno.EIO)
     journal.promise(B[1])
     with pytest.raises(LogFailed, match="not retried"):
-        journal.flush(timeout_s=30)
+        journal.flush(timeout_s=60)
     assert isinstance(journal.failure, LogFailed)
     journal.close()
 

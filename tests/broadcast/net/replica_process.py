@@ -16,7 +16,7 @@ async def main(proxy: str, listen: str, cluster: str, replicas: str) -> None:
         chains={proxy: tuple(replicas.split(","))},
         streams={"s": proxy},
         cluster=tuple(cluster.split(",")),
-        chain=ChainConfig(beat_s=0.1, suspect_s=1.0, propose_s=0.2, retry_s=0.2),
+        chain=ChainConfig(beat_s=0.1, suspect_s=2.0, propose_s=0.2, retry_s=0.2),
     )
     server = ReplicaServer(settings)
     await server.start()

@@ -35,7 +35,7 @@ class Job:
         while not happened():
             assert self._process.poll() is None, "it was over before it could be killed"
             assert time.monotonic() < deadline
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """kill -9: the job, its JVM and the workers of that."""

@@ -102,7 +102,7 @@ def run_stream(
         "checkpointLocation", str(checkpoint)
     )
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     assert query.exception() is None
 
 
@@ -164,7 +164,7 @@ def test_a_cluster_that_asks_for_certificates(
     writer = stream.load().writeStream.format("parquet").trigger(availableNow=True)
     checkpoint = str(tmp_path / "checkpoint")
     query = writer.option("checkpointLocation", checkpoint).start(str(tmp_path / "table"))
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     assert spark.read.parquet(str(tmp_path / "table")).count() == 500
 
 

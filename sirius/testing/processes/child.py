@@ -33,17 +33,17 @@ class Child:
         operation: Callable[..., Any] = getattr(self, f"do_{command.pop('do')}")
         return operation(**command)
 
-    def do_put(self, key: str, body: str, timeout: float = 10) -> int | None:
+    def do_put(self, key: str, body: str, timeout: float = 25) -> int | None:
         return self._sirius.enqueue_put(key, body.encode()).result(timeout).seq
 
     def do_get(self, key: str) -> str | None:
         body = self._store.by_key.get(key)
         return None if body is None else body.decode()
 
-    def do_delete(self, key: str, timeout: float = 10) -> int | None:
+    def do_delete(self, key: str, timeout: float = 25) -> int | None:
         return self._sirius.enqueue_delete(key).result(timeout).seq
 
-    def do_read(self, key: str, timeout: float = 10) -> str | None:
+    def do_read(self, key: str, timeout: float = 25) -> str | None:
         result = self._sirius.enqueue_get(key, linearizable=True).result(timeout)
         return result.value.decode() if result.has_value else None
 

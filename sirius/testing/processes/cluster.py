@@ -71,7 +71,7 @@ class ProcessCluster:
 
     # ------------------------------------------------------------------ waiting
 
-    def wait_until_ready(self, timeout_s: float = 30) -> None:
+    def wait_until_ready(self, timeout_s: float = 60) -> None:
         """Wait until every living node has caught up."""
         deadline = time.monotonic() + timeout_s
         for node in self.alive():
@@ -82,7 +82,7 @@ class ProcessCluster:
     def alive(self) -> list[NodeProcess]:
         return [node for node in self.nodes if node.is_alive]
 
-    def leader(self, timeout_s: float = 20) -> NodeProcess:
+    def leader(self, timeout_s: float = 60) -> NodeProcess:
         """Wait until a living node leads, and return it."""
         found: NodeProcess = self.until(self._find_leader, "leader", timeout_s)
         return found
@@ -97,7 +97,7 @@ class ProcessCluster:
         return None
 
     def until(
-        self, find: Callable[[], Any], what: str, timeout_s: float = 20, every_s: float = 0.02
+        self, find: Callable[[], Any], what: str, timeout_s: float = 60, every_s: float = 0.02
     ) -> Any:
         """Wait until something is found."""
         deadline = time.monotonic() + timeout_s
@@ -123,7 +123,7 @@ class ProcessCluster:
 
     # ------------------------------------------------------------------ what must hold
 
-    def settle(self, timeout_s: float = 30) -> str:
+    def settle(self, timeout_s: float = 60) -> str:
         """Wait until all living nodes have the same state; return its digest."""
         return str(self.until(self._common_digest, "common state", timeout_s))
 

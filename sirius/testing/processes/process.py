@@ -86,7 +86,7 @@ class NodeProcess:
         """kill -9; returns when it is gone."""
         self._end(signal.SIGKILL)
 
-    def stop(self, timeout_s: float = 20) -> None:
+    def stop(self, timeout_s: float = 60) -> None:
         """Close the node in order."""
         if self.is_alive:
             self.call("close", timeout_s=timeout_s)

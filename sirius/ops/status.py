@@ -44,6 +44,7 @@ class PeerStatus:
     round_trip_s: float | None = None
     """How long the node took for its last answer to a heartbeat; only a leader knows."""
     error: str | None = None
+    """Why it was lost last; None once it has stood for a while again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ A link that fails is opened anew, after a wait that doubles up to `backoff_s_max
 that and all of it, so that a node that comes back is not met by everybody at once. One that connects to us is there, so
 the wait ends: it could ask for our vote long before our answer could reach it. What waited for an attempt that failed
 is dropped: it is old by then, and the machines send again what matters.
+
+A stream that opens proves little: who is not who it says it is, is refused with its first message, every time. So a
+link counts as lost, with its last error in sight and its waits growing, until it has stood for `backoff_s_max`.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ class Link:
         self._wake = asyncio.Event()
         self._is_there = asyncio.Event()
         self._closing = False
+        self._wait_s = limits.backoff_s_min
         self._task = asyncio.create_task(self._run(), name=f"link to {name}")
 
     @property
@@ -95,20 +99,16 @@ class Link:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        wait_s = self._limits.backoff_s_min
         while not self._closing:
-            connects = self.connects
             self._is_there.clear()
             try:
                 await self._session()
             except Exception as error:
                 # Whatever it is, there is nobody else to try again.
                 await self._lost(error)
-            if self.connects > connects:
-                wait_s = self._limits.backoff_s_min
             if not self._closing:
-                await self._rest(wait_s * random.uniform(0.5, 1))
-            wait_s = min(2 * wait_s, self._limits.backoff_s_max)
+                await self._rest(self._wait_s * random.uniform(0.5, 1))
+            self._wait_s = min(2 * self._wait_s, self._limits.backoff_s_max)
 
     async def _rest(self, wait_s: float) -> None:
         with suppress(TimeoutError):
@@ -123,11 +123,14 @@ class Link:
             await self._open(call)
             end = asyncio.create_task(_end_of(call))
             end.add_done_callback(lambda _: self._wake.set())
+            loop = asyncio.get_running_loop()
+            proof = loop.call_later(self._limits.backoff_s_max, self._found)
             try:
                 await self._pump(call, end)
                 await call.done_writing()
                 await end
             finally:
+                proof.cancel()
                 end.cancel()
                 await asyncio.gather(end, return_exceptions=True)
         finally:
@@ -145,6 +148,10 @@ class Link:
             raise Unreachable("it takes no links")
         self.connected = True
         self.connects += 1
+
+    def _found(self) -> None:
+        """The stream has stood for a while."""
+        self._wait_s = self._limits.backoff_s_min
         if self.last_error:
             log.info("%s: found again", self.name)
         self.last_error = ""

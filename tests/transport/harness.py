@@ -11,6 +11,7 @@ from sirius.errors import RangeUnavailable
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Beat, Envelope
 from sirius.paxos.values import Numbers
+from sirius.testing.processes import free_ports
 from sirius.transport.limits import TransportLimits
 from sirius.transport.links import Link, Links
 from sirius.transport.publishing import Backend, Membership
@@ -20,8 +21,14 @@ from sirius.types import Ballot, NodeId, Seq
 from sirius.wal.block import Block, encode
 from sirius.wal.record import Op, Update
 
-PATIENCE_S = 20.0
-LIMITS = TransportLimits(backoff_s_min=0.01, backoff_s_max=0.05)
+PATIENCE_S = 30.0
+LIMITS = TransportLimits(
+    backoff_s_min=0.01,
+    backoff_s_max=0.05,
+    # The machine may be busy, and what is sent to nobody is dropped.
+    connect_timeout_s=PATIENCE_S,
+    handshake_timeout_s=PATIENCE_S,
+)
 ME = Member(NodeId(7), "me")
 T = TypeVar("T")
 
@@ -80,6 +87,11 @@ async def linking(
         yield links
     finally:
         await links.close()
+
+
+def free_address() -> str:
+    """Where nobody listens, and nobody else will for a while."""
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
 def address_of(server: Server) -> str:

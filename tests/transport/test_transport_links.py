@@ -27,6 +27,7 @@ from tests.transport.harness import (
     beat,
     block_of,
     eventually,
+    free_address,
     link_to,
     linking,
     peer,
@@ -41,12 +42,6 @@ def numbers(envelopes: list[Envelope]) -> list[int]:
 
 def accept(size: int) -> Envelope:
     return Envelope(1, 2, ME, NodeId(8), Accept(Ballot(1, 7), block_of(size), Seq(0)))
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def test_messages_arrive_in_order_and_together() -> None:
@@ -170,7 +165,7 @@ def test_a_lost_peer_is_found_again_with_one_line_each(caplog: pytest.LogCapture
     async def test() -> None:
         got: list[Envelope] = []
         async with linking() as links:
-            async with serving(got.append) as server:
+            async with serving(got.append, listen=free_address()) as server:
                 links.send(peer(server), beat(1))
                 await eventually(lambda: got)
             link = link_to(links, server)
@@ -181,9 +176,9 @@ def test_a_lost_peer_is_found_again_with_one_line_each(caplog: pytest.LogCapture
                 await eventually(lambda: link.connected)
                 links.send(peer(server), beat(2))
                 await eventually(lambda: len(got) == 2)
+                await eventually(lambda: link.last_error == "")
                 assert lines("found again") == lines("lost") == 1
                 assert link.connects == 2
-                assert link.last_error == ""
 
     run(test)
 
@@ -245,6 +240,9 @@ class Hasty(Plaintext):
         for _ in range(10):
             await asyncio.sleep(0)
 
+    async def done_writing(self) -> None:
+        self._ends.set()
+
     async def close(self) -> None:
         self._ends.clear()
 
@@ -266,6 +264,30 @@ def test_a_stream_that_ends_while_it_is_written_to_is_lost_at_once(
             assert hasty.writes == 1
 
     run(test)
+
+
+def test_a_link_that_opens_and_fails_again_and_again_is_lost_all_the_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever looks at it, whenever, sees why; and the log has it once."""
+    caplog.set_level(logging.INFO, "sirius.transport")
+
+    async def test() -> None:
+        limits = replace(LIMITS, backoff_s_min=0.001, backoff_s_max=3600)
+        async with linking(limits, security=Hasty(None)) as links:
+            links.send(Member(NodeId(8), "127.0.0.1:1"), beat(1))
+            (link,) = links.by_name.values()
+
+            async def fails(count: int) -> None:
+                await eventually(lambda: link.connects > count)
+                assert (link.failures, link.last_error) == (count, "not you")
+
+            for count in range(1, 6):
+                await fails(count)
+                links.send(Member(NodeId(8), "127.0.0.1:1"), beat(1))
+
+    run(test)
+    assert [each.getMessage() for each in caplog.records] == ["127.0.0.1:1: lost: not you"]
 
 
 def test_what_waited_for_an_attempt_that_failed_is_dropped() -> None:
@@ -302,7 +324,7 @@ def test_closing_sends_what_waits() -> None:
 
 def test_links_that_nobody_uses_are_closed_and_those_to_keep_are_kept() -> None:
     async def test() -> None:
-        limits = replace(LIMITS, link_idle_s=0.2)
+        limits = replace(LIMITS, link_idle_s=1)
         async with serving() as one, serving() as other, linking(limits) as links:
             for server in (one, other):
                 links.send(peer(server), beat(0))
@@ -391,7 +413,7 @@ async def black_hole(server: Server, frozen: asyncio.Event) -> AsyncIterator[str
 
 def test_a_peer_that_falls_silent_is_lost() -> None:
     async def test() -> None:
-        limits = replace(LIMITS, keepalive_s=0.2, keepalive_timeout_s=0.2, connect_timeout_s=0.2)
+        limits = replace(LIMITS, keepalive_s=0.2, keepalive_timeout_s=1, connect_timeout_s=2)
         got: list[Envelope] = []
         frozen = asyncio.Event()
         async with (

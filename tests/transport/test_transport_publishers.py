@@ -15,8 +15,16 @@ from sirius.transport.resending import numbered, session_id
 from sirius.transport.shapes import numbers_back
 from sirius.types import Seq
 from sirius.wal.record import Update
-from tests.transport.harness import FakeNode, address_of, eventually, puts, run, serving
-from tests.transport.test_transport_client import asked, free_address
+from tests.transport.harness import (
+    FakeNode,
+    address_of,
+    eventually,
+    free_address,
+    puts,
+    run,
+    serving,
+)
+from tests.transport.test_transport_client import asked
 
 
 @pytest.fixture(autouse=True)
@@ -100,9 +108,7 @@ def test_patience_comes_to_an_end_and_says_what_is_in_the_log(
             with pytest.raises(OutcomeUnknown, match="never") as raised:
                 await asked(
                     server,
-                    lambda client: client.publish(
-                        puts(20), session="s", in_flight=1, patience_s=0.2
-                    ),
+                    lambda client: client.publish(puts(20), session="s", in_flight=1, patience_s=1),
                 )
             assert any("in front of serial 11 is in the log" in n for n in raised.value.__notes__)
             assert len(node.batches) > 2, "it was tried more than once"

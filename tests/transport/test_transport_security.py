@@ -18,6 +18,7 @@ import pytest
 from sirius.errors import NotPermitted, Unreachable, UsageError, WrongCertificate
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Accepted, Envelope, Hello
+from sirius.transport import failures
 from sirius.transport.client import Client
 from sirius.transport.links import Links
 from sirius.transport.security import (
@@ -34,6 +35,7 @@ from sirius.types import Ballot, NodeId, Seq
 from tests.transport.certificates import Authority
 from tests.transport.harness import (
     LIMITS,
+    PATIENCE_S,
     FakeNode,
     address_of,
     beat,
@@ -61,7 +63,7 @@ async def asked(
     server: Server, security: Security, question: Callable[[Client], Any] = Client.status
 ) -> Any:
     def ask() -> Any:
-        with Client([address_of(server)], security, LIMITS, timeout_s=10) as client:
+        with Client([address_of(server)], security, LIMITS, timeout_s=PATIENCE_S) as client:
             return question(client)
 
     return await asyncio.to_thread(ask)
@@ -74,6 +76,12 @@ def other_authority(authority: Authority) -> Authority:
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with a certificate is found out in time, also on a busy machine."""
+    monkeypatch.setattr(failures, "_LOOK_S", PATIENCE_S)
 
 
 NODE = Member(NodeId(7), "127.0.0.1:7400")

@@ -58,7 +58,7 @@ class Writer:
 
     def write(self, key: str, price: int) -> int:
         self._database.rows[key] = price
-        return int(self._node.enqueue_put(key, b"a new price").result(timeout=20).seq or 0)
+        return int(self._node.enqueue_put(key, b"a new price").result(timeout=30).seq or 0)
 
 
 def in_the_process(writer: Writer, database: Database, stream: LogStream) -> None:

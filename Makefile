@@ -3,8 +3,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PARALLEL := --numprocesses auto --dist worksteal
+# One more than there are cores, since tests wait for processes, disks and Spark.
+WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PARALLEL = --numprocesses $(WORKERS) --dist loadgroup
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# The tests start hundreds of processes: without compiled files each of them compiles all of the source anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -39,11 +44,9 @@ install: $(VENV)/.dev ## install Sirius and the development tools into .venv
 demo: $(VENV)/.core ## start a cluster, kill its leader, compare its nodes; installs the core alone
 	@$(BIN)/python -m sirius demo --once
 
-# Spark uses all cores by itself, and a session takes long to start: its tests share one.
 .PHONY: test
 test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not deep and not spark"
-	$(BIN)/python -m pytest -m "spark and not deep"
+	$(BIN)/python -m pytest $(PARALLEL)
 
 .PHONY: test-deep
 test-deep: $(VENV)/.dev ## run the deep tests: many seeds, many kills

@@ -72,7 +72,8 @@ class Upkeep:
             raise
         self._compacted()
         log.retire()
-        self.passes += 1
         self.last, self.last_s, self.problem = result, time.monotonic() - began, None
+        # Last: whoever has seen a pass looks at what came of it.
+        self.passes += 1
         _log.info("compacted the log in %.1f s: %s", self.last_s, result)
         return result

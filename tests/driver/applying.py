@@ -43,7 +43,7 @@ class Gate:
     def pass_through(self) -> None:
         if not self._open.is_set():
             self.waiting.set()
-            assert self._open.wait(30), "nobody opened the gate"
+            assert self._open.wait(90), "nobody opened the gate"
             self.waiting.clear()
 
 
@@ -144,13 +144,13 @@ def running(**settings: Any) -> Iterator[Bench]:
     finally:
         bench.handler.gate.open()
         bench.handler.replay_gate.open()
-        assert bench.applier.close(10)
+        assert bench.applier.close(30)
         bench.log.close()
 
 
 def outcomes(acks: Sequence[Ack]) -> list[tuple[Any, Any]]:
     """What they were told: the handler's answer, and the sequence number."""
-    return [(result.value, result.seq) for result in (ack.result(10) for ack in acks)]
+    return [(result.value, result.seq) for result in (ack.result(30) for ack in acks)]
 
 
 def told(*seqs: int) -> list[tuple[Any, Any]]:

@@ -48,7 +48,7 @@ def test_waiters_are_woken_by_a_batch() -> None:
     found: list[object] = []
     with Threads() as threads:
         for ack in acks:
-            threads.start(lambda ack=ack: found.append(ack.result(10).value))
+            threads.start(lambda ack=ack: found.append(ack.result(30).value))
         until(lambda: all(ack._waiters for ack in acks))
         complete(acks, some(50))
     assert sorted(map(str, found)) == sorted(map(str, range(50)))
@@ -86,7 +86,7 @@ def test_many_who_wait_are_not_woken_by_the_completion_of_others(
     acks = [Ack() for _ in range(1000)]
 
     def returned(ack: Ack) -> None:
-        ack.result(10)
+        ack.result(30)
         woken.append(ack)
 
     with Threads() as threads:
@@ -121,7 +121,7 @@ def test_concurrent_futures_wait_and_as_completed_take_acks() -> None:
         threads.start(when_waited_for, acks[2], fail, RequestRejected("no"))
         assert acks[2] in wait(acks[2:], 10, FIRST_EXCEPTION).done
         threads.start(when_waited_for, acks[3], complete, [SOME])
-        assert set(as_completed(acks, 10)) == set(acks)
+        assert set(as_completed(acks, 30)) == set(acks)
     assert all(not ack._waiters for ack in acks)
 
 
@@ -246,8 +246,8 @@ held.wait()
 if (child := os.fork()) == 0:
     ack = acks.Ack()
     acks.complete([ack], [SiriusResult.some("alive")])
-    os._exit(0 if ack.result(5).value == "alive" else 1)
-for _ in range(500):
+    os._exit(0 if ack.result(30).value == "alive" else 1)
+for _ in range(4000):
     done, status = os.waitpid(child, os.WNOHANG)
     if done:
         break
@@ -262,6 +262,6 @@ print("child", os.waitstatus_to_exitcode(status) if done else "hangs")
 
 def test_a_fork_while_another_thread_completes_does_not_lock_the_child() -> None:
     outcome = subprocess.run(
-        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=60, check=False
     )
     assert outcome.stdout == "child 0\n", outcome.stderr

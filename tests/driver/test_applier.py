@@ -34,7 +34,7 @@ def test_when_an_ack_is_done_the_node_says_so_too() -> None:
     with running() as bench:
         for number in range(1, 300):
             (ack,) = bench.decide(put("k"))
-            assert ack.result(10).seq == number
+            assert ack.result(30).seq == number
             assert bench.applier.wait_for(number, 0)
 
 
@@ -49,7 +49,7 @@ def test_what_others_decided_stands_between() -> None:
         bench.applier.hand([theirs, mine, mixed], answered)
         bench.handler.gate.open()
         assert outcomes(acks) == told(3, 5, 6)
-        assert bench.applier.wait_for(7, 10)
+        assert bench.applier.wait_for(7, 30)
         assert bench.handler.seqs == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -72,17 +72,17 @@ def test_a_block_that_was_handed_before_is_not_applied_again() -> None:
         bench.write(put("c"))
         bench.applier.hand([block], [])
         bench.applier.hand([longer], [])
-        assert bench.applier.wait_for(3, 10)
+        assert bench.applier.wait_for(3, 30)
         assert bench.handler.seqs == [1, 2, 3]
 
 
 def test_who_asks_for_what_was_applied_long_ago_is_told_at_once() -> None:
     with running() as bench:
         bench.applier.hand([bench.write(put("a"), put("b"))], [])
-        assert bench.applier.wait_for(2, 10)
+        assert bench.applier.wait_for(2, 30)
         ack = Ack()
         bench.applier.hand([], [Answered(2, [ack])])
-        result = ack.result(10)
+        result = ack.result(30)
         assert (result.value, result.seq) == (None, 2)
 
 
@@ -127,7 +127,7 @@ def test_much_that_is_read_from_the_log_is_read_a_block_at_a_time() -> None:
         for _ in range(20):
             bench.decide(*[put("k")] * LARGE)
         bench.handler.gate.open()
-        assert bench.applier.wait_for(20 * LARGE, 10)
+        assert bench.applier.wait_for(20 * LARGE, 30)
         each = list(range(0, 20 * LARGE, LARGE))
         assert alive == each, "each is applied before the next one is read"
 
@@ -147,7 +147,7 @@ def test_small_blocks_are_read_from_the_log_together() -> None:
 
         bench.log.batches = noted  # type: ignore[method-assign, assignment]
         bench.handler.gate.open()
-        assert bench.applier.wait_for(20, 10)
+        assert bench.applier.wait_for(20, 30)
         assert len(read) < 5
 
 
@@ -157,7 +157,7 @@ def test_what_came_into_the_log_as_a_whole_is_applied_in_its_turn() -> None:
         bench.write(put("b"), put("c"))
         bench.applier.jump(Seq(3))
         bench.decide(put("d"))
-        assert bench.applier.wait_for(4, 10)
+        assert bench.applier.wait_for(4, 30)
         assert bench.handler.seqs == [1, 2, 3, 4]
 
 
@@ -175,7 +175,7 @@ def test_what_compaction_took_away_before_its_turn_is_answered_with_nothing() ->
     with running(backlog_bytes_max=0) as bench:
         bench.handler.gate.close()
         acks = [ack for body in (b"1", b"2", b"3") for ack in bench.decide(put("k", body))]
-        assert bench.handler.gate.waiting.wait(10)
+        assert bench.handler.gate.waiting.wait(30)
         bench.log.rotate()
         bench.log.compact(CompactionPolicy(dead_fraction_min=0))
         bench.handler.gate.open()
@@ -193,21 +193,21 @@ def test_gets_come_between_updates() -> None:
         bench.handler.gate.close()
         bench.decide(put("k", b"1"))
         bench.decide(put("k", b"2"))
-        assert bench.handler.gate.waiting.wait(10)
+        assert bench.handler.gate.waiting.wait(30)
         found = bench.get("k")
         bench.handler.gate.open()
-        assert found.result(10).value == (b"1", 1)
-        assert bench.get("none").result(10).has_value is False
+        assert found.result(30).value == (b"1", 1)
+        assert bench.get("none").result(30).has_value is False
 
 
 def test_a_get_with_a_number_waits_for_it() -> None:
     with running() as bench:
         bench.decide(put("k", b"1"))
         late, soon = bench.get("k", upto=2), bench.get("k", upto=1)
-        assert soon.result(10).value == (b"1", 1)
+        assert soon.result(30).value == (b"1", 1)
         assert not late.done()
         bench.decide(put("k", b"2"))
-        assert late.result(10).value == (b"2", 2)
+        assert late.result(30).value == (b"2", 2)
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), SystemExit(3)])
@@ -219,7 +219,7 @@ def test_a_get_that_raises_harms_nobody_else(error: BaseException) -> None:
                 raise error
 
         bench.handler.poison = poison
-        found = bench.get("bad").exception(10)
+        found = bench.get("bad").exception(30)
         assert isinstance(found, KeyError if isinstance(error, KeyError) else ReadFailed)
         assert outcomes(bench.decide(put("k"))) == told(1)
 
@@ -228,11 +228,11 @@ def test_gets_are_bounded() -> None:
     with running(gets_max=10) as bench:
         bench.handler.gate.close()
         bench.decide(put("k"))
-        assert bench.handler.gate.waiting.wait(10)
+        assert bench.handler.gate.waiting.wait(30)
         gets = [bench.get("k") for _ in range(12)]
         assert [type(ack.exception(0)) for ack in gets[10:]] == [Overloaded] * 2
         bench.handler.gate.open()
-        assert all(ack.result(10).has_value for ack in gets[:10])
+        assert all(ack.result(30).has_value for ack in gets[:10])
 
 
 # ------------------------------------------------------------------ wait_for
@@ -243,7 +243,7 @@ def test_many_threads_wait_each_for_his_own() -> None:
     with running() as bench:
 
         def wait(seq: int) -> None:
-            assert bench.applier.wait_for(seq, 10)
+            assert bench.applier.wait_for(seq, 30)
             assert bench.applier.applied >= seq
             reached.append(seq)
 
@@ -277,7 +277,7 @@ def test_nobody_misses_what_is_reached_just_now() -> None:
     with running() as bench:
         bench.handler.gate.close()
         bench.decide(put("k"))
-        assert bench.handler.gate.waiting.wait(10)
+        assert bench.handler.gate.waiting.wait(30)
         bench.applier._waiting_for = Late()  # type: ignore[assignment]
         with Threads() as threads:
             threads.start(bench.applier.wait_for, 1, 60)
@@ -300,7 +300,7 @@ def test_a_handler_that_fails_stops_the_node_from_applying() -> None:
         bench.handler.gate.open()
         assert outcomes(acks[:1]) == told(1), "what was done before is answered"
         for seq, ack in ((2, acks[1]), (3, acks[2]), (4, later[0])):
-            error = ack.exception(10)
+            error = ack.exception(30)
             assert isinstance(error, HandlerFailed)
             assert error.seq == seq
             assert f"update {seq} is in the log but not applied" in str(error)
@@ -309,9 +309,9 @@ def test_a_handler_that_fails_stops_the_node_from_applying() -> None:
         assert bench.applier.exceptions == 2
         assert bench.applier.applied == 1
         assert not bench.applier.wait_for(2, 5)
-        assert isinstance(bench.decide(put("e"))[0].exception(10), HandlerFailed)
-        assert bench.get("a").result(10).value == (b"", 1), "reads go on"
-        assert isinstance(bench.get("a", upto=2).exception(10), HandlerFailed)
+        assert isinstance(bench.decide(put("e"))[0].exception(30), HandlerFailed)
+        assert bench.get("a").result(30).value == (b"", 1), "reads go on"
+        assert isinstance(bench.get("a", upto=2).exception(30), HandlerFailed)
         assert bench.handler.seqs == [1]
 
 
@@ -331,7 +331,7 @@ def test_a_bug_on_the_thread_does_not_leave_everybody_waiting(
     with running() as bench:
         monkeypatch.setattr(bench.applier, "_caller", None)
         (ack,) = bench.decide(put("k"))
-        assert "AttributeError" in str(ack.exception(10))
+        assert "AttributeError" in str(ack.exception(30))
         assert "AttributeError" in str(bench.applier.failure)
 
 
@@ -343,7 +343,7 @@ def test_a_log_that_cannot_be_read_stops_the_node_with_the_reason() -> None:
 
         bench.log.batches = broken  # type: ignore[method-assign, assignment]
         (ack,) = bench.decide(put("k"))
-        assert "Input/output error" in str(ack.exception(10))
+        assert "Input/output error" in str(ack.exception(30))
 
 
 def test_a_handler_that_stopped_does_not_hold_callers_up() -> None:
@@ -363,7 +363,7 @@ def test_closing_while_the_handler_hangs_returns_in_time_and_tells_everybody() -
     bench.applier.start(bench.log)
     bench.handler.gate.close()
     (ack,) = bench.decide(put("k"))
-    assert bench.handler.gate.waiting.wait(10)
+    assert bench.handler.gate.waiting.wait(30)
     found = bench.get("k")
     until(lambda: bench.applier.busy_s > 0)
     with Threads() as threads:
@@ -377,7 +377,7 @@ def test_closing_while_the_handler_hangs_returns_in_time_and_tells_everybody() -
     assert isinstance(bench.get("k").exception(0), NodeClosed)
     assert isinstance(bench.decide(put("l"))[0].exception(0), HandlerFailed)
     bench.handler.gate.open()
-    assert bench.applier.close(10)
+    assert bench.applier.close(30)
     assert bench.handler.seqs == [1], "the batch at hand was finished, and no other begun"
 
 
@@ -392,8 +392,8 @@ def test_closing_does_not_wait_for_the_next_try() -> None:
 
     bench.handler.poison = poison
     bench.decide(put("k"))
-    assert raised.wait(10)
-    assert bench.applier.close(10)
+    assert raised.wait(30)
+    assert bench.applier.close(30)
 
 
 def test_closing_ends_reading_from_the_log_at_the_next_block() -> None:
@@ -402,10 +402,10 @@ def test_closing_ends_reading_from_the_log_at_the_next_block() -> None:
     bench.handler.gate.close()
     for _ in range(10):
         bench.decide(*[put("k")] * LARGE)
-    assert bench.handler.gate.waiting.wait(10)
+    assert bench.handler.gate.waiting.wait(30)
     assert not bench.applier.close(0)
     bench.handler.gate.open()
-    assert bench.applier.close(10)
+    assert bench.applier.close(30)
     assert bench.handler.seqs == list(range(1, LARGE + 1))
 
 

@@ -19,7 +19,7 @@ def start(bench: Bench) -> None:
 def close(bench: Bench) -> None:
     bench.handler.gate.open()
     bench.handler.replay_gate.open()
-    assert bench.applier.close(10)
+    assert bench.applier.close(30)
 
 
 @pytest.mark.parametrize("way", list(Replay))
@@ -56,10 +56,10 @@ def test_reads_wait_for_the_replay() -> None:
     bench.handler.replay_gate.close()
     start(bench)
     found = bench.get("a")
-    assert bench.handler.replay_gate.waiting.wait(10)
+    assert bench.handler.replay_gate.waiting.wait(30)
     assert not found.done()
     bench.handler.replay_gate.open()
-    assert found.result(10).value == (b"1", 1)
+    assert found.result(30).value == (b"1", 1)
     close(bench)
 
 
@@ -69,10 +69,10 @@ def test_closing_during_a_replay_ends_it() -> None:
     bench.write(put("b"))
     bench.handler.replay_gate.close()
     start(bench)
-    assert bench.handler.replay_gate.waiting.wait(10)
+    assert bench.handler.replay_gate.waiting.wait(30)
     found = bench.get("a")
     with Threads() as threads:
-        threads.start(bench.applier.close, 10)
+        threads.start(bench.applier.close, 30)
         until(lambda: bench.applier._closing)
         bench.handler.replay_gate.open()
     assert bench.handler.events == ["starting"]
@@ -90,7 +90,7 @@ def test_a_handler_that_fails_around_the_replay_is_named(name: str) -> None:
     start(bench)
     until(lambda: bench.stopped)
     assert str(bench.applier.failure) == f"{name} raised SystemExit: no"
-    assert isinstance(bench.decide(put("k"))[0].exception(10), HandlerFailed)
+    assert isinstance(bench.decide(put("k"))[0].exception(30), HandlerFailed)
     close(bench)
 
 
@@ -115,9 +115,9 @@ def test_the_handler_is_watched_during_a_replay(way: Replay) -> None:
 def test_keys_that_a_new_log_does_not_have_are_deleted() -> None:
     with running() as bench:
         bench.decide(put("old"), put("both", b"1"))
-        assert bench.applier.wait_for(2, 10)
+        assert bench.applier.wait_for(2, 30)
         bench.replace(put("x"), delete("x"), put("both", b"2"), put("new"))
-        assert bench.applier.wait_for(4, 10)
+        assert bench.applier.wait_for(4, 30)
         assert bench.handler.values == {"both": b"2", "new": b""}
         assert bench.handler.events == ["starting", "complete"] * 2
         assert outcomes(bench.decide(put("next"))) == told(5)
@@ -126,11 +126,11 @@ def test_keys_that_a_new_log_does_not_have_are_deleted() -> None:
 def test_what_is_handed_over_during_such_a_replay_is_not_lost() -> None:
     with running(backlog_bytes_max=150) as bench:
         bench.decide(put("old"))
-        assert bench.applier.wait_for(1, 10)
+        assert bench.applier.wait_for(1, 30)
         bench.handler.replay_gate.close()
         bench.replace(put("a"), put("b"))
         acks = [ack for number in range(5) for ack in bench.decide(put(f"n{number}"))]
-        assert bench.handler.replay_gate.waiting.wait(10)
+        assert bench.handler.replay_gate.waiting.wait(30)
         assert bench.applier.is_replaying
         bench.handler.replay_gate.open()
         assert outcomes(acks) == told(3, 4, 5, 6, 7)
@@ -143,10 +143,10 @@ def test_a_log_replaced_during_the_first_replay_leaves_no_key_behind() -> None:
     bench.write(put("vanishes"), put("stays"))
     bench.handler.gate.close()
     start(bench)
-    assert bench.handler.gate.waiting.wait(10), "in the middle of the replay"
+    assert bench.handler.gate.waiting.wait(30), "in the middle of the replay"
     bench.replace(put("stays"), put("x"), put("y"))
     bench.handler.gate.open()
-    assert bench.applier.wait_for(3, 10)
+    assert bench.applier.wait_for(3, 30)
     until(lambda: not bench.applier.is_replaying)
     assert set(bench.handler.values) == {"stays", "x", "y"}
     close(bench)
@@ -155,14 +155,14 @@ def test_a_log_replaced_during_the_first_replay_leaves_no_key_behind() -> None:
 def test_a_log_replaced_twice_leaves_no_key_of_either_behind() -> None:
     with running() as bench:
         bench.decide(put("first"))
-        assert bench.applier.wait_for(1, 10)
+        assert bench.applier.wait_for(1, 30)
         bench.handler.replay_gate.close()
         bench.replace(put("second"), put("x"))
-        assert bench.handler.replay_gate.waiting.wait(10), "in the middle of the second"
+        assert bench.handler.replay_gate.waiting.wait(30), "in the middle of the second"
         bench.replace(*[put("third")] * 3)
         bench.replace(*[put("fourth")] * 4)
         bench.handler.replay_gate.open()
-        assert bench.applier.wait_for(4, 10)
+        assert bench.applier.wait_for(4, 30)
         until(lambda: not bench.applier.is_replaying)
         assert set(bench.handler.values) == {"fourth"}
 
@@ -173,17 +173,17 @@ def test_callers_whose_updates_are_in_the_new_log_are_answered() -> None:
         bench.handler.gate.close()
         first = bench.decide(put("a"))
         second = bench.decide(put("b"))
-        assert bench.handler.gate.waiting.wait(10)
+        assert bench.handler.gate.waiting.wait(30)
         bench.replace(put("a"), put("b"), put("c"))
         bench.handler.gate.open()
-        assert [ack.result(10).seq for ack in (*first, *second)] == [1, 2]
+        assert [ack.result(30).seq for ack in (*first, *second)] == [1, 2]
         assert set(bench.handler.values) == {"a", "b", "c"}
 
 
 def test_a_replay_that_fails_is_said_and_reads_go_on() -> None:
     with running() as bench:
         bench.decide(put("a", b"1"))
-        assert bench.applier.wait_for(1, 10)
+        assert bench.applier.wait_for(1, 30)
 
         def poison(update: HandledUpdate) -> None:
             if update.key == "bad":
@@ -193,7 +193,7 @@ def test_a_replay_that_fails_is_said_and_reads_go_on() -> None:
         bench.replace(put("b"), put("bad"))
         until(lambda: bench.stopped)
         assert "ValueError at 2" in str(bench.applier.failure)
-        assert bench.get("b").result(10).has_value
+        assert bench.get("b").result(30).has_value
 
 
 def test_a_wrong_end_is_a_bug_and_said_at_once() -> None:
@@ -207,10 +207,10 @@ def test_snapshots_are_given_back() -> None:
     """One that is kept keeps what compaction replaced on disk for good."""
     with running() as bench:
         bench.decide(put("a"))
-        assert bench.applier.wait_for(1, 10)
+        assert bench.applier.wait_for(1, 30)
         bench.handler.replay_gate.close()
         olds = [bench.replace(*[put("a")] * count) for count in (2, 3, 4)]
         bench.handler.replay_gate.open()
-        assert bench.applier.wait_for(4, 10)
+        assert bench.applier.wait_for(4, 30)
         until(lambda: all(old._closed for old in olds))
         until(lambda: not any(bench.log._segments._retirement._pins.values()))

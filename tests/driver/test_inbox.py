@@ -264,12 +264,12 @@ def test_no_wake_up_is_lost(count_max: int, bytes_max: int) -> None:
 
     def produce(number: int) -> None:
         for serial in range(each):
-            inbox.put(asked(f"{number}/{serial:04}"), 10.0)
+            inbox.put(asked(f"{number}/{serial:04}"), 30.0)
 
     def consume() -> None:
         nonlocal highest
         while len(seen) < producers * each:
-            assert awake.wait(10), (
+            assert awake.wait(30), (
                 f"asleep, with {len(inbox)} in the queue and {inbox.in_line} in line"
             )
             awake.clear()

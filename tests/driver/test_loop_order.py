@@ -35,5 +35,5 @@ def test_what_came_as_files_comes_before_what_was_decided_after_it(
                 driver.decided(encode(91, [Update(Op.PUT, b"k", b"v")], 0))
                 driver._received([])
 
-            driver.call(happen).result(10)
+            driver.call(happen).result(30)
             assert handed == [7, "up to 90", 91]

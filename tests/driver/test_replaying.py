@@ -111,7 +111,7 @@ def test_parallel_uses_several_threads_and_keeps_the_order_of_each_key() -> None
             result = super().handle_put(key, body)
             if len(self.threads) > 1:
                 self.met.set()
-            assert self.met.wait(10), "one thread does it all"
+            assert self.met.wait(30), "one thread does it all"
             return result
 
     fs = MemoryFileSystem()

@@ -87,7 +87,7 @@ def test_a_pass_that_fails_is_said_and_tried_again(
     compactions.instead = fail
     works = upkeep(compactions, 0.005)
     works.start()
-    assert failed.wait(10)
+    assert failed.wait(30)
     until(lambda: works.problem)
     assert works.problem is not None
     assert "broken" in works.problem
@@ -136,7 +136,7 @@ def test_closing_ends_a_pass_under_way(compactions: Compactions) -> None:
     compactions.instead = endless
     works = upkeep(compactions, 0.001)
     works.start()
-    assert began.wait(10)
+    assert began.wait(30)
     with Threads() as threads:
         threads.start(works.close)
     assert not works._thread.is_alive()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-DEADLINE_S: Final = 10.0
+DEADLINE_S: Final = 30.0
 
 
 def until(done: Callable[[], object], what: str = "it", deadline_s: float = DEADLINE_S) -> None:

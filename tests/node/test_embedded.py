@@ -43,17 +43,17 @@ def sirius(tmp_path: Path, handler: Dict) -> Iterator[Sirius]:
 def test_the_example_of_the_readme(tmp_path: Path) -> None:
     handler = Dict()
     with Sirius(handler, config(tmp_path)) as sirius:
-        result = sirius.enqueue_put("title/vertigo", b"1958").result(10)
+        result = sirius.enqueue_put("title/vertigo", b"1958").result(30)
         assert handler.values == {"title/vertigo": b"1958"}, "answered when applied"
         assert (result.value, result.error) == (False, None)
-        again = sirius.enqueue_put("title/vertigo", b"1959").result(10)
+        again = sirius.enqueue_put("title/vertigo", b"1959").result(30)
         assert again.value is True
         assert result.seq is not None
         assert again.seq == result.seq + 1
-        assert sirius.enqueue_get("title/vertigo").result(10).value == b"1959"
-        assert sirius.enqueue_delete("title/vertigo").result(10).value is True
-        assert sirius.enqueue_delete("title/vertigo").result(10).value is False
-        assert not sirius.enqueue_get("title/vertigo").result(10).has_value
+        assert sirius.enqueue_get("title/vertigo").result(30).value == b"1959"
+        assert sirius.enqueue_delete("title/vertigo").result(30).value is True
+        assert sirius.enqueue_delete("title/vertigo").result(30).value is False
+        assert not sirius.enqueue_get("title/vertigo").result(30).has_value
 
 
 def test_without_a_configuration_it_lives_in_the_current_folder(
@@ -62,7 +62,7 @@ def test_without_a_configuration_it_lives_in_the_current_folder(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SiriusConfig, "paxos_config", lambda _self: FAST)
     with Sirius(Dict()) as sirius:
-        sirius.enqueue_put("k", b"v").result(10)
+        sirius.enqueue_put("k", b"v").result(30)
     assert (tmp_path / "sirius-data").is_dir()
 
 
@@ -96,7 +96,7 @@ def test_bad_input_is_refused_at_once_and_harms_nothing(sirius: Sirius) -> None:
         with pytest.raises(InvalidRecord, match=said):
             sirius.enqueue_put("k", body)
     assert sirius.status().outstanding == 0
-    assert sirius.enqueue_put("k", b"v").result(10).error is None
+    assert sirius.enqueue_put("k", b"v").result(30).error is None
 
 
 def test_what_can_be_taken_as_bytes_is(sirius: Sirius, handler: Dict) -> None:
@@ -115,7 +115,7 @@ def test_what_can_be_taken_as_bytes_is(sirius: Sirius, handler: Dict) -> None:
     acks = [sirius.enqueue_put(key, body) for key, body in bodies.items()]
     changed[:] = b"X"
     for ack in acks:
-        ack.result(10)
+        ack.result(30)
     assert list(handler.values.values()) == [b"a", b"b", b"c", b"d", b""]
 
 
@@ -142,7 +142,7 @@ def test_a_folder_that_is_none_is_refused_and_nothing_is_left_running(tmp_path: 
 def test_two_on_one_folder_are_one_too_many(tmp_path: Path, sirius: Sirius) -> None:
     with pytest.raises(LogLocked):
         Sirius(Dict(), config(tmp_path))
-    assert sirius.enqueue_put("k", b"v").result(10).error is None
+    assert sirius.enqueue_put("k", b"v").result(30).error is None
 
 
 # ------------------------------------------------------------------ the end
@@ -190,7 +190,7 @@ def test_functions_are_called_when_it_was_closed_once_and_in_order(tmp_path: Pat
 def test_no_thread_outlives_the_node(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     with Sirius(Dict(), config(tmp_path)) as sirius:
-        sirius.enqueue_put("k", b"v").result(10)
+        sirius.enqueue_put("k", b"v").result(30)
     assert set(threading.enumerate()) <= before
 
 
@@ -204,7 +204,7 @@ def test_an_error_in_the_block_closes_it(tmp_path: Path) -> None:
 def test_whoever_closes_second_waits_for_the_first(tmp_path: Path, handler: Dict) -> None:
     """When `close` has returned the folder is free."""
     sirius = Sirius(handler, config(tmp_path))
-    sirius.wait_until_ready(10)
+    sirius.wait_until_ready(30)
 
     def close() -> None:
         sirius.close()
@@ -230,14 +230,14 @@ def test_a_handler_cannot_close_its_own_node(tmp_path: Path) -> None:
 
     with Sirius(Suicidal(), config(tmp_path)) as node:
         for key in "kl":
-            assert node.enqueue_put(key, b"v").result(10).error is None
+            assert node.enqueue_put(key, b"v").result(30).error is None
     assert said == ["a handler, or a callback of a future, cannot close its own node"] * 2
 
 
 def test_closing_answers_callers_that_are_blocked(tmp_path: Path, handler: Dict) -> None:
     requests = RequestSettings(outstanding_max=5, timeout_s=60)
     sirius = Sirius(handler, config(tmp_path, requests=requests))
-    sirius.wait_until_ready(10)
+    sirius.wait_until_ready(30)
     handler.gate.close()
     acks: list[Ack] = []
     refused: list[BaseException] = []
@@ -256,14 +256,14 @@ def test_closing_answers_callers_that_are_blocked(tmp_path: Path, handler: Dict)
         for number in range(4):
             threads.start(write, number)
         threads.start(wait)
-        assert handler.gate.waiting.wait(10)
+        assert handler.gate.waiting.wait(30)
         inbox = sirius._node.driver.inbox
         # The handler is far enough behind once nothing more is let in; or closing comes while all are at it.
         until(lambda: len(acks) > 20 or inbox.in_line == 4)
         threads.start(sirius.close, 0.2)
         until(lambda: len(refused) == 4)
     for ack in acks:
-        assert isinstance(ack.exception(10), HandlerFailed | NodeClosed)
+        assert isinstance(ack.exception(30), HandlerFailed | NodeClosed)
     handler.gate.open()
 
 
@@ -274,15 +274,15 @@ def test_a_linearizable_get_sees_everything_before_it(sirius: Sirius, handler: D
     handler.gate.close()
     for number in range(50):
         sirius.enqueue_put("k", b"%d" % number)
-    assert handler.gate.waiting.wait(10)
+    assert handler.gate.waiting.wait(30)
     until(lambda: sirius.status().decided >= 50)
     found = sirius.enqueue_get("k", linearizable=True)
     handler.gate.open()
-    assert found.result(10).value == b"49"
+    assert found.result(30).value == b"49"
 
 
 def test_waiting_for_a_number(sirius: Sirius) -> None:
-    seq = sirius.enqueue_put("k", b"v").result(10).seq
+    seq = sirius.enqueue_put("k", b"v").result(30).seq
     assert seq is not None
     assert sirius.wait_for(seq, 0)
     assert not sirius.wait_for(seq + 1, 0.01)
@@ -291,7 +291,7 @@ def test_waiting_for_a_number(sirius: Sirius) -> None:
 def test_a_node_that_is_ready_is_fresh(sirius: Sirius) -> None:
     assert sirius.is_ready()
     assert sirius.is_online()
-    assert 0 <= sirius.staleness() < 2
+    assert 0 <= sirius.staleness() < 30
     assert sirius.wait_until_ready(0)
 
 
@@ -299,7 +299,7 @@ def test_handing_over_is_harmless_when_alone(sirius: Sirius) -> None:
     assert sirius.transfer_leadership() is False
     with pytest.raises(UsageError, match="nobody is not a voter"):
         sirius.transfer_leadership("nobody")
-    assert sirius.enqueue_put("k", b"v").result(10).error is None
+    assert sirius.enqueue_put("k", b"v").result(30).error is None
 
 
 def test_status_names_everything_and_is_json(tmp_path: Path, handler: Dict) -> None:
@@ -309,7 +309,7 @@ def test_status_names_everything_and_is_json(tmp_path: Path, handler: Dict) -> N
         assert status.keys() == {field.name for field in dataclasses.fields(Status)}
         parsed = json.loads(json.dumps(status, allow_nan=False))
         assert parsed["state"] in list(State)
-        assert sirius.wait_until_ready(10)
+        assert sirius.wait_until_ready(30)
     assert parsed["state"] == "ready"
     assert parsed["role"] == "leader"
     assert parsed["problem"] is None
@@ -326,7 +326,7 @@ def test_compaction_on_demand(tmp_path: Path) -> None:
     with Sirius(handler, made) as sirius:
         for _ in range(20):
             for ack in [sirius.enqueue_put("k", bytes(1000)) for _ in range(20)]:
-                ack.result(10)
+                ack.result(30)
         until(lambda: sirius.status().durable >= 400)
         before = sirius.status().log_bytes
         sirius.compact()
@@ -336,7 +336,7 @@ def test_compaction_on_demand(tmp_path: Path) -> None:
 
 
 def test_overloaded_is_said_after_the_time(tmp_path: Path, handler: Dict) -> None:
-    requests = RequestSettings(outstanding_max=2, timeout_s=0.05)
+    requests = RequestSettings(outstanding_max=2, timeout_s=2)
     slow = HandlerSettings(retries=0, retry_s=0, behind_max=3)
     with Sirius(handler, config(tmp_path, requests=requests, handler=slow)) as sirius:
         handler.gate.close()
@@ -349,8 +349,8 @@ def test_overloaded_is_said_after_the_time(tmp_path: Path, handler: Dict) -> Non
         with pytest.raises(Overloaded, match="no room for another within"):
             flood()
         handler.gate.open()
-        assert all(ack.result(10).error is None for ack in acks)
-        assert sirius.enqueue_put("k", b"v").result(10).error is None
+        assert all(ack.result(30).error is None for ack in acks)
+        assert sirius.enqueue_put("k", b"v").result(30).error is None
 
 
 def test_a_rejection_is_a_result(tmp_path: Path) -> None:
@@ -359,6 +359,6 @@ def test_a_rejection_is_a_result(tmp_path: Path) -> None:
             return SiriusResult.rejected("not today")
 
     with Sirius(Picky(), config(tmp_path)) as sirius:
-        result = sirius.enqueue_put("k", b"v").result(10)
+        result = sirius.enqueue_put("k", b"v").result(30)
         assert (result.error, result.has_value) == ("not today", False)
         assert result.seq is not None

@@ -21,12 +21,12 @@ def handler() -> Dict:
     return Dict()
 
 
-@pytest.fixture
-def narrow(tmp_path: Path, handler: Dict) -> Iterator[Sirius]:
-    """A node with room for three requests, whose callers wait for a moment only."""
+@pytest.fixture(params=[60])
+def narrow(tmp_path: Path, handler: Dict, request: pytest.FixtureRequest) -> Iterator[Sirius]:
+    """A node with room for three requests, whose callers wait so many seconds for more."""
     made = config(
         tmp_path,
-        requests=RequestSettings(outstanding_max=3, timeout_s=0.3),
+        requests=RequestSettings(outstanding_max=3, timeout_s=request.param),
         handler=HandlerSettings(retries=0, retry_s=0, behind_max=1),
     )
     with Sirius(handler, made) as sirius:
@@ -66,6 +66,7 @@ def test_bad_input_is_refused(narrow: Sirius) -> None:
         asyncio.run(narrow.delete(""))
 
 
+@pytest.mark.parametrize("narrow", [3], indirect=True)
 def test_the_event_loop_goes_on_while_there_is_no_room(narrow: Sirius, handler: Dict) -> None:
     """Also at the moment at which the waiting is given up."""
 
@@ -78,7 +79,7 @@ def test_the_event_loop_goes_on_while_there_is_no_room(narrow: Sirius, handler: 
             now = time.monotonic()
             gaps.append(now - before)
             before = now
-        assert max(gaps) < 0.25, "something blocked"
+        assert max(gaps) < 2.5, "something blocked for as long as callers wait"
         (done,) = {type(task.exception()) for task in tasks if task.done()}
         assert done is Overloaded
         handler.gate.open()
@@ -124,8 +125,8 @@ def test_closing_refuses_those_in_line(narrow: Sirius, handler: Dict) -> None:
         return list(outcomes)
 
     outcomes = asyncio.run(main())
-    assert isinstance(outcomes[-1], NodeClosed | Overloaded)
-    assert all(isinstance(outcome, NodeClosed | HandlerFailed | Overloaded) for outcome in outcomes)
+    assert isinstance(outcomes[-1], NodeClosed)
+    assert all(isinstance(outcome, NodeClosed | HandlerFailed) for outcome in outcomes)
     with pytest.raises(NodeClosed):
         asyncio.run(narrow.put("k", b""))
 
@@ -137,4 +138,4 @@ def test_a_handler_that_has_stopped_is_said_at_once(tmp_path: Path, handler: Dic
             asyncio.run(sirius.put("bad", b""))
         until(lambda: sirius._inbox._refusal is not None)
         with pytest.raises(HandlerFailed, match="I do not like bad"):
-            asyncio.run(asyncio.wait_for(sirius.put("good", b""), 10))
+            asyncio.run(asyncio.wait_for(sirius.put("good", b""), 30))

@@ -48,7 +48,7 @@ def outcome(script: str, folder: Path, durability: str = "os") -> Any:
     """Run a script to its end; return the JSON that it prints last."""
     process = begin(script, folder, durability)
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         # With its children, which hold the other ends of the pipes.
         os.killpg(process.pid, signal.SIGKILL)
@@ -66,7 +66,7 @@ with Sirius(handler, made) as sirius:
         number += 1
         if len(acks) == 64:
             for key, ack in acks:
-                ack.result(10)
+                ack.result(30)
                 print(key, flush=False)
             sys.stdout.flush()
             acks = []
@@ -90,13 +90,13 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, durability: str) 
         # What was decided and not in the log yet is decided again, from the journal, before the node is ready.
         for number in acknowledged:
             assert handler.values[f"k{number}"] == b"%d" % number
-        assert sirius.enqueue_put("after", b"v").result(10).error is None
+        assert sirius.enqueue_put("after", b"v").result(30).error is None
     assert set(handler.values) - {"after"} == {f"k{n}" for n in range(len(handler.values) - 1)}
 
 
 FORK = """
 with Sirius(handler, made) as sirius:
-    sirius.enqueue_put("k", b"v").result(10)
+    sirius.enqueue_put("k", b"v").result(30)
     read, write = os.pipe()
     if os.fork() == 0:
         calls = {
@@ -124,14 +124,14 @@ with Sirius(handler, made) as sirius:
             # And one of its own works.
             (folder / "child").mkdir()
             with Sirius(Dict(), config(folder / "child")) as own:
-                said["own"] = own.enqueue_put("k", b"v").result(10).error
+                said["own"] = own.enqueue_put("k", b"v").result(30).error
             os.write(write, json.dumps(said).encode())
         finally:
             os._exit(0)
     os.close(write)
     said = json.loads(os.fdopen(read, "rb").read())
     os.wait()
-    said["parent"] = sirius.enqueue_put("k", b"v").result(10).error
+    said["parent"] = sirius.enqueue_put("k", b"v").result(30).error
 print(json.dumps(said))
 """
 
@@ -146,17 +146,20 @@ def test_after_a_fork_every_call_of_the_child_says_so(tmp_path: Path) -> None:
 
 FULL = """
 import resource
+from sirius.driver import loop
+# Time enough to look at the trouble: the next attempt may seem to succeed, until there is something to write.
+loop._REOPEN_S = 4.0
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 def put(number):
     try:
-        sirius.enqueue_put(f"k{number}", bytes(500)).result(10)
+        sirius.enqueue_put(f"k{number}", bytes(500)).result(30)
         done.append(number)
     except NodeError as error:
         errors.append([type(error).__name__, str(error)])
 done, errors = [], []
 sirius = Sirius(handler, made)
-sirius.wait_until_ready(10)
+sirius.wait_until_ready(30)
 for number in range(50):
     put(number)
 limit(60_000)
@@ -166,9 +169,9 @@ while sirius.status().state != "disk_trouble" and number < 5000:
     number += 1
 put(number)
 said = {"full": sirius.status().as_dict(), "errors": errors[:]}
-said["get"] = sirius.enqueue_get("k1").result(10).has_value
+said["get"] = sirius.enqueue_get("k1").result(30).has_value
 try:
-    sirius.enqueue_get("k1", linearizable=True).result(10)
+    sirius.enqueue_get("k1", linearizable=True).result(30)
 except ReadFailed as error:
     said["linearizable"] = str(error)
 if sys.argv[2] == "os":
@@ -210,8 +213,8 @@ def test_a_process_that_forgets_to_close_ends(tmp_path: Path) -> None:
     """Its threads must not keep it."""
     script = """
 sirius = Sirius(handler, made)
-sirius.wait_until_ready(10)
-seq = sirius.enqueue_put("k", b"v").result(10).seq
+sirius.wait_until_ready(30)
+seq = sirius.enqueue_put("k", b"v").result(30).seq
 print(json.dumps(seq))
 """
     assert outcome(script, tmp_path) > 0

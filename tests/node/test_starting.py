@@ -21,13 +21,16 @@ def threads() -> set[str]:
 
 def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     before = threads()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        name = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(TransportError, match="cannot listen"):
-            Sirius(Dict(), config(tmp_path, name=name))
+    [port] = free_ports(1)
+    name = f"127.0.0.1:{port}"
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(TransportError, match="cannot listen"),
+    ):
+        Sirius(Dict(), config(tmp_path, name=name))
     assert threads() == before
     with Sirius(Dict(), config(tmp_path, name=name)) as sirius:
-        assert sirius.enqueue_put("k", b"v").result(10).seq
+        assert sirius.enqueue_put("k", b"v").result(30).seq
 
 
 def test_a_first_start_with_a_bad_member_file_fails_and_the_next_one_does_not(
@@ -52,11 +55,11 @@ def test_a_node_that_has_a_cluster_starts_with_a_bad_member_file_and_says_so(
     settings = config(tmp_path, name=name, members_file=file, members_poll_s=0.02)
     file.write_text(name)
     with Sirius(Dict(), settings) as sirius:
-        sirius.enqueue_put("before", b"v").result(10)
+        sirius.enqueue_put("before", b"v").result(30)
     file.write_text("nobody")
     handler = Dict()
     with Sirius(handler, settings) as sirius:
-        sirius.enqueue_put("after", b"v").result(10)
+        sirius.enqueue_put("after", b"v").result(30)
         assert handler.values.keys() == {"before", "after"}
         status = sirius.status()
         assert (status.wished, status.role) == ((name,), "leader")

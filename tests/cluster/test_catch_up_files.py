@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_a_node_says_that_it_replays_catches_up_and_is_ready(
 
     def gated(incoming: Incoming) -> Any:
         arrived.set()
-        assert install.wait(30)
+        assert install.wait(120)
         return finish(incoming)
 
     monkeypatch.setattr(Incoming, "finish", gated)
@@ -140,16 +140,17 @@ def damage(folder: Path) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def far_behind(voters: int) -> ProcessCluster:
+@contextmanager
+def far_behind(voters: int) -> Iterator[ProcessCluster]:
     """A cluster with a log, and a follower that has not started."""
-    cluster = ProcessCluster.temporary(voters, 1, durability="os", **SETTINGS)
-    for node in cluster.voters:
-        node.start()
-    cluster.wait_until_ready()
-    leader = cluster.leader()
-    leader.call("load", name="fill", prefix="k/", outstanding=512, count=20_000, keys=20_000)
-    leader.call("finish", name="fill", stop=False)
-    return cluster
+    with ProcessCluster.temporary(voters, 1, durability="os", **SETTINGS) as cluster:
+        for node in cluster.voters:
+            node.start()
+        cluster.wait_until_ready()
+        leader = cluster.leader()
+        leader.call("load", name="fill", prefix="k/", outstanding=512, count=20_000, keys=20_000)
+        leader.call("finish", name="fill", stop=False, timeout_s=120)
+        yield cluster
 
 
 def test_sources_that_are_killed_in_the_middle_are_replaced() -> None:
@@ -184,7 +185,7 @@ def test_compaction_may_replace_segments_while_they_are_taken() -> None:
     with far_behind(1) as cluster:
         [leader], [follower] = cluster.voters, cluster.followers
         leader.call("load", name="again", prefix="k/", outstanding=512, count=20_000, keys=200)
-        leader.call("finish", name="again", stop=False)
+        leader.call("finish", name="again", stop=False, timeout_s=120)
         follower.start()
         leader.call("compact")
         cluster.wait_until_ready(60)

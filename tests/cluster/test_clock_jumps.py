@@ -12,6 +12,8 @@ from tests.cluster.clocks import Clocks
 HOUR_S, YEAR_S = 3600, 365 * 86400
 SETTINGS = {
     "durability": "os",
+    # Nobody is to be unseated only because the machine is busy.
+    "paxos": {"heartbeat_s": 0.2, "election_timeout_s": 2.0},
     "log": {"segment_bytes_max": 60_000, "reserve_bytes": 0, "retire_after_s": 0.5},
     # Deletes go as soon as they are an hour old, by the clock of whoever compacts.
     "compaction": {"interval_s": 0.2, "dead_fraction_min": 0.0, "delete_age_s": 3600.0},

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from sirius.testing.processes import NodeProcess, ProcessCluster
 
+PATIENT: dict[str, Any] = {"paxos": {"heartbeat_s": 0.2, "election_timeout_s": 2.0}}
+"""So that nobody is replaced only because the machine is busy."""
+
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[ProcessCluster]:
     """Three voters and a follower, in mode `os` unless a test says otherwise."""
-    with ProcessCluster.temporary(3, 1, durability=getattr(request, "param", "os")) as found:
+    with ProcessCluster.temporary(
+        3, 1, **{"durability": "os", **getattr(request, "param", {})}
+    ) as found:
         found.start()
         found.wait_until_ready()
         yield found
@@ -28,16 +34,20 @@ def test_every_node_takes_updates_and_has_those_of_the_others(cluster: ProcessCl
         for number, node in enumerate(cluster.nodes)
     ]
     for node in cluster.nodes:
-        assert node.call("wait_for", seq=max(seqs), timeout=10)
+        assert node.call("wait_for", seq=max(seqs), timeout=25)
         assert node.call("numbers") == {f"k{number}": number for number in range(4)}
     cluster.leader().call("delete", key="k0")
     # Not a matter of waiting: a linearizable read sees what was acknowledged before, on any node.
     assert [node.call("read", key="k0") for node in cluster.voters] == [None, None, None]
-    roles = sorted(node.call("status")["role"] for node in cluster.nodes)
-    assert roles == ["follower", "leader", "voter", "voter"]
+
+    def roles() -> list[str]:
+        return sorted(node.call("status")["role"] for node in cluster.nodes)
+
+    # One node after the other is asked, and there may be an election meanwhile.
+    cluster.until(lambda: roles() == ["follower", "leader", "voter", "voter"], "division of roles")
 
 
-@pytest.mark.parametrize("cluster", ["fsync"], indirect=True)
+@pytest.mark.parametrize("cluster", [{"durability": "fsync"}], indirect=True)
 def test_a_killed_leader_costs_nothing_that_was_acknowledged(cluster: ProcessCluster) -> None:
     for number, node in enumerate(cluster.voters):
         node.call("load", name="load", prefix=f"{number}/", outstanding=16)
@@ -56,18 +66,21 @@ def test_a_killed_leader_costs_nothing_that_was_acknowledged(cluster: ProcessClu
     assert cluster.lost() == {}
 
 
-def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(cluster: ProcessCluster) -> None:
+def test_a_paused_leader_is_replaced_and_knows_it_when_it_comes_back(
+    cluster: ProcessCluster,
+) -> None:
     leader = cluster.leader()
+    ballot = leader.call("status")["ballot"]
     leader.pause()
     try:
         survivor = others(cluster, leader)[0]
         seq = cluster.until(lambda: put(survivor, "during", "1 x"), "leader", 20)
     finally:
         leader.go_on()
-    assert leader.call("wait_for", seq=seq, timeout=10)
-    # It knows by now that it does not lead, and does not answer from memory.
+    assert leader.call("wait_for", seq=seq, timeout=25)
+    # It does not answer from memory: its time is over, even if it was chosen again since.
     assert leader.call("read", key="during") == "1 x"
-    assert cluster.leader() is not leader
+    assert leader.call("status")["ballot"] > ballot
     cluster.settle()
 
 
@@ -97,8 +110,10 @@ def test_a_node_without_a_majority_says_that_it_does_not_know(cluster: ProcessCl
     cluster.settle()
 
 
+@pytest.mark.parametrize("cluster", [PATIENT], indirect=True)
 def test_leadership_is_handed_over_on_request_and_at_the_end(cluster: ProcessCluster) -> None:
-    leader, target = cluster.leader(), others(cluster, cluster.leader())[1]
+    leader = cluster.leader()
+    target = others(cluster, leader)[1]
     assert leader.call("transfer", to=target.name)
     assert cluster.leader() is target
     target.stop()

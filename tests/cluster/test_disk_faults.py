@@ -36,7 +36,7 @@ class Cluster(ProcessCluster):
     def goes_on(self, node: NodeProcess, count: int = 100) -> None:
         """Wait until more is acknowledged to a node's callers."""
         before = sum(node.acknowledged().values())
-        self.until(lambda: sum(node.acknowledged().values()) > before + count, "progress", 30)
+        self.until(lambda: sum(node.acknowledged().values()) > before + count, "progress", 60)
 
     def others(self, node: NodeProcess) -> list[NodeProcess]:
         return [each for each in self.voters if each is not node]
@@ -48,7 +48,7 @@ class Cluster(ProcessCluster):
             status: dict[str, Any] = node.call("status")
             return status if status["state"] == state else None
 
-        found: dict[str, Any] = self.until(look, f"{state} on {node.name}", 40)
+        found: dict[str, Any] = self.until(look, f"{state} on {node.name}", 90)
         return found
 
     def holds(self) -> None:

@@ -65,7 +65,7 @@ def open_files(node: NodeProcess) -> int:
 
 def goes_on(cluster: ProcessCluster, node: NodeProcess, count: int = 200) -> None:
     before = sum(node.acknowledged().values())
-    cluster.until(lambda: sum(node.acknowledged().values()) > before + count, "progress", 20)
+    cluster.until(lambda: sum(node.acknowledged().values()) > before + count, "progress", 60)
 
 
 def besieged(cluster: ProcessCluster, count: int, connections_max: int) -> None:
@@ -88,7 +88,7 @@ def besieged(cluster: ProcessCluster, count: int, connections_max: int) -> None:
         other.kill()
         other.start()
         cluster.wait_until_ready()
-        cluster.until(lambda: hung_up(sockets) == count, "departure", 20)
+        cluster.until(lambda: hung_up(sockets) == count, "departure", 60)
         assert open_files(leader) < OWN_FILES_MAX
     leader.call("finish", name="load")
     cluster.settle()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 class Process:

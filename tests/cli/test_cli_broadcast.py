@@ -22,7 +22,7 @@ from tests.cli.test_cli_tls import files_of
 from tests.transport.certificates import Authority
 
 Run = Callable[..., Any]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class ProxyProcess(Process):

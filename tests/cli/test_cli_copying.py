@@ -219,7 +219,7 @@ def test_bootstrap_says_what_to_do_next_and_nothing_else(tmp_path: Path) -> None
 def test_a_new_node_has_the_log_and_no_vote(tmp_path: Path, sirius: Callable[..., Any]) -> None:
     config = SiriusConfig(data=tmp_path / "one", durability="os")
     with Sirius(Storage(), config) as node:
-        node.enqueue_put("k", b"v").result(10)
+        node.enqueue_put("k", b"v").result(30)
         before = node.status()
         result = sirius("bootstrap", tmp_path / "one", tmp_path / "two")
     assert result.code == 0
@@ -228,7 +228,7 @@ def test_a_new_node_has_the_log_and_no_vote(tmp_path: Path, sirius: Callable[...
     storage = Storage()
     copied = Sirius(storage, SiriusConfig(data=tmp_path / "two", durability="os"))
     try:
-        assert copied.wait_for(before.applied, 10)
+        assert copied.wait_for(before.applied, 30)
         status = copied.status()
         assert storage.values == {"k": b"v"}
         assert status.cluster == before.cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sirius.cli.demo.cluster import free_ports
+from sirius.testing.processes import free_ports
 from tests.cli.processes import Serving
 from tests.transport.certificates import Authority
 

@@ -6,7 +6,6 @@ import json
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +16,9 @@ from typing import Any, Final, Self
 
 from sirius.cli.nodes import http_json
 from sirius.errors import NodeError, Unreachable
+from sirius.testing.processes import free_ports
 
-_START_S: Final = 30.0
+_START_S: Final = 60.0
 _STOP_S: Final = 15.0
 _ASK_S: Final = 5.0
 
@@ -163,18 +163,6 @@ class Cluster:
             for node in self.nodes:
                 node.kill()
             raise
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback that nobody uses at the moment."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _line(fd: int, deadline: float) -> bytes:

@@ -49,16 +49,16 @@ def main(folder: Path) -> None:
         for node in nodes.values():
             node.wait_until_ready(timeout=30)
 
-        written = nodes[members[0]].enqueue_put("film/vertigo", b"1958").result(timeout=10)
+        written = nodes[members[0]].enqueue_put("film/vertigo", b"1958").result(timeout=30)
         print(f"written on a member, as entry {written.seq}")
         # Read your own write on any node: wait for its number there.
-        print("a follower has it:", nodes[follower].wait_for(written.seq or 0, timeout=10))
+        print("a follower has it:", nodes[follower].wait_for(written.seq or 0, timeout=30))
         print("a plain read there:", films[follower].by_key["film/vertigo"].decode())
 
-        forwarded = nodes[follower].enqueue_put("film/casablanca", b"1942").result(timeout=10)
+        forwarded = nodes[follower].enqueue_put("film/casablanca", b"1942").result(timeout=30)
         print(f"written on a follower, as entry {forwarded.seq}: it went to the leader")
         for name, node in nodes.items():
-            node.wait_for(forwarded.seq or 0, timeout=10)
+            node.wait_for(forwarded.seq or 0, timeout=30)
             status = node.status()
             print(f"  {status.role:9} has {len(films[name].by_key)} films, {status.lag} behind")
 

@@ -35,13 +35,13 @@ def main(folder: str) -> None:
     with Sirius(titles, SiriusConfig(data=folder)) as sirius:
         print(f"{len(titles.by_key)} films were in the log of {folder}")
         ack = sirius.enqueue_put("title/casablanca", json.dumps({"year": 1942}).encode())
-        result = ack.result(timeout=5)
+        result = ack.result(timeout=30)
         print(f"written to disk and applied, as entry {result.seq} of the log")
         # A read is plain Python: no call, no lock, no network.
         print("title/casablanca:", json.loads(titles.by_key["title/casablanca"]))
         # Many updates at once: ask for all of them, then wait.
         acks = [sirius.enqueue_put(f"title/{n:04}", b'{"year": 2026}') for n in range(1000)]
-        print(f"1,000 more, up to entry {max(ack.result(5).seq or 0 for ack in acks)}")
+        print(f"1,000 more, up to entry {max(ack.result(30).seq or 0 for ack in acks)}")
 
 
 if __name__ == "__main__":

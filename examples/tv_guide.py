@@ -123,10 +123,12 @@ def main(folder: str) -> None:
     with Sirius(guide, SiriusConfig(data=folder)) as sirius:
         acks = [sirius.enqueue_put(key, body) for key, body in programme(seed=1).items()]
         for ack in acks:
-            ack.result(timeout=10)
+            ack.result(timeout=30)
         print(f"{len(guide)} showings on {len(CHANNELS)} channels")
 
-        refused = sirius.enqueue_put("showing/00000", b'{"channel": "channel-1"}').result(timeout=5)
+        refused = sirius.enqueue_put("showing/00000", b'{"channel": "channel-1"}').result(
+            timeout=30
+        )
         print("a showing without a time is rejected:", refused.error)
 
         evening = 20 * 60 + 15

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=180)
     assert done.stderr == ""
     return done.stdout
 
@@ -49,7 +49,7 @@ def test_followers_have_everything_and_take_updates() -> None:
 
 def ask(method: str, url: str, body: bytes | None = None) -> bytes:
     request = urllib.request.Request(url, body, method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         content: bytes = answer.read()
     return content
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 _BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CURL = """#!{python}
 import sys, urllib.error, urllib.request
@@ -28,7 +28,7 @@ options = dict(zip(words[:-1:2], words[1:-1:2]))
 data = options.get("--data")
 request = urllib.request.Request(words[-1], data.encode() if data else None, method=options.get("--request"))
 try:
-    print(urllib.request.urlopen(request, timeout=10).read().decode(), end="")
+    print(urllib.request.urlopen(request, timeout=60).read().decode(), end="")
 except urllib.error.HTTPError as error:
     print(error.read().decode(), end="")
 """

@@ -5,14 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The same examples every time, so that a red test is red for everybody; a soak looks for new ones. No deadline: the
 # machine may be busy, and time is no property of the code.
-settings.register_profile("sirius", deadline=None, derandomize=not os.environ.get("SIRIUS_SOAK"))
+IS_SOAK = bool(os.environ.get("SIRIUS_SOAK"))
+settings.register_profile(
+    "sirius",
+    deadline=None,
+    derandomize=not IS_SOAK,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("sirius")
+
+# Hypothesis also tries the constants that it finds in the modules loaded so far. With those, the examples of a test
+# depend on which tests the process has run before it, and in parallel that is a matter of chance.
+# An old Hypothesis does not do that yet.
+if not IS_SOAK:
+    with suppress(ImportError):
+        from hypothesis.internal.conjecture import providers
+        from hypothesis.internal.constants_ast import Constants
+
+        no_constants = Constants()
+        providers._get_local_constants = lambda: no_constants
 
 # A shell that runs something in the background lets it ignore Ctrl-C, and its children inherit that: tests that send
 # the signal to a process would wait for ever.

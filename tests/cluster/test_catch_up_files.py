@@ -21,7 +21,15 @@ from sirius.wal.incoming import Incoming
 from tests.node.nodes import Dict
 
 RECORDS = 3000
-FILES = CatchupConfig(segment_slots=200, file_bytes_max=4000, interval_s=0.1, retry_s=0.05)
+FILES = CatchupConfig(
+    segment_slots=200,
+    file_bytes_max=4000,
+    interval_s=0.1,
+    retry_s=0.05,
+    # Who has to wait for a source's index goes on with ranges. They must not be enough for all of it.
+    window_slots_min=64,
+    window_slots_max=64,
+)
 SETTINGS = {
     "paxos": {"heartbeat_s": 0.05, "election_timeout_s": 0.5},
     "catchup": {"segment_slots": 200, "file_bytes_max": 4000, "interval_s": 0.1},
@@ -40,7 +48,8 @@ class Pair:
                 data=folder / f"node-{number}",
                 members=names[:1],
                 durability="os",
-                paxos=PaxosConfig(heartbeat_s=0.05, election_timeout_s=0.5),
+                # Many blocks, however late the machine is: a range has at least one, and two or three might be all.
+                paxos=PaxosConfig(heartbeat_s=0.05, election_timeout_s=0.5, batch_bytes_max=4096),
                 catchup=FILES,
                 log=LogSettings(reserve_bytes=0),
             )
@@ -101,7 +110,7 @@ def test_a_node_says_that_it_replays_catches_up_and_is_ready(
     assert (status.state, status.replayed, status.replay_total >= 10) == ("replaying", 0, True)
 
     handler.gate.open()
-    assert arrived.wait(30)
+    assert arrived.wait(60)
     until(lambda: follower.status().state == "catching_up")
     status = follower.status()
     # How much of the active segment is offered depends on how far its index is.

@@ -171,7 +171,6 @@ RULES: dict[str, Rule] = {
             "sirius.broadcast.disk",
             "sirius.broadcast.live",
             "sirius.broadcast.net",
-            "sirius.cli.demo",
             "sirius.config",
             "sirius.console",
             "sirius.handler",
@@ -181,10 +180,6 @@ RULES: dict[str, Rule] = {
             "sirius.wal",
         ),
         third_party=("click",),
-    ),
-    # It starts processes on free ports, as tests do.
-    "sirius.cli.demo": Rule(
-        ours=(*COMMON, "sirius.cli", "sirius.testing.processes", "sirius.transport", "sirius.wal"),
     ),
     # The figures of papers are drawn by the simulators.
     "sirius.cli.simulations": Rule(ours=("sirius.cli", "sirius.testing"), third_party=("click",)),

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from sirius.cli.nodes import http_json
 from sirius.errors import NodeError, Unreachable
-from sirius.testing.processes import free_ports
 
+_PORTS: Final = range(10_000, 20_000)
+"""Below those that systems hand out by themselves: one of these might go to anybody before the node that is to have it
+is up."""
 _START_S: Final = 60.0
 _STOP_S: Final = 15.0
 _ASK_S: Final = 5.0
@@ -163,6 +168,20 @@ class Cluster:
             for node in self.nodes:
                 node.kill()
             raise
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of the loopback that nobody uses at the moment."""
+    return list(islice(filter(_is_free, random.sample(_PORTS, len(_PORTS))), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _line(fd: int, deadline: float) -> bytes:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -48,7 +49,12 @@ class Process:
     def line(self) -> str:
         """The next line of standard output. The process is killed if it does not come."""
         assert self.popen.stdout is not None
-        return self.popen.stdout.readline()
+        watch = threading.Timer(DEADLINE_S, self.popen.kill)
+        watch.start()
+        try:
+            return self.popen.stdout.readline()
+        finally:
+            watch.cancel()
 
     def end(self, number: int | None = None) -> tuple[int, str, str]:
         """Send a signal, if one is given, and wait for the end; return code, output and complaints."""

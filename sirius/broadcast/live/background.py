@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
+
+from sirius.errors import NodeClosed
 
 T = TypeVar("T")
 _LAST_S: Final = 0.5
@@ -17,6 +20,9 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._is_closing = False
+        self._lock = threading.Lock()
+        """Held by who begins something: what is begun before the end is seen to its end."""
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -30,8 +36,18 @@ class Background:
         return self._loop.is_closed()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Do something on the loop, and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+        """Do something on the loop, and wait for it. Raises `NodeClosed` if another thread closes it before that."""
+        try:
+            return self._begin(work).result(timeout_s)
+        except CancelledError:
+            raise NodeClosed("it was closed meanwhile") from None
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._lock:
+            if not self._is_closing:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise NodeClosed("it was closed before")
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call something on the loop, some time. After `close` nothing is called any more."""
@@ -40,8 +56,10 @@ class Background:
 
     def close(self) -> None:
         """End what still runs, stop the loop and wait for the thread."""
-        if not self._loop.is_closed():
-            self.run(_end_all())
+        with self._lock:
+            is_first, self._is_closing = not self._is_closing, True
+        if is_first:
+            asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from spark_connector.memory import spare_collections
 from spark_connector.options import Options, Use
 from spark_connector.schema import check_read_schema, schema_of
 
@@ -37,6 +38,7 @@ class SiriusDataSource(DataSource):
 
             # Here, so that `load` fails and not the first query.
             check_paths(options.paths)
+        spare_collections()
         return schema_of(options.columns or tuple(schema_of().names))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sirius.errors import UsageError
+from spark_connector.memory import spare_collections
 from spark_connector.options import Options
 from spark_connector.reading import report
 from spark_connector.reading.listening import while_spark_listens
@@ -61,6 +62,7 @@ class LogReaderForSpark(DataSourceReader):
         plans = [self._plan(pin(path), reading) for path in self.options.paths]
         if self.options.report is not None:
             report.begin(self.options.report, reading)
+        spare_collections()
         return self._shared(plans)
 
     def _plan(self, log: Pinned, reading: Reading) -> tuple[Scan, list[Choice]]:
@@ -103,6 +105,7 @@ class LogReaderForSpark(DataSourceReader):
                     yield from share.scan.read(piece, reading)
         if self.options.report is not None:
             report.note(self.options.report, partition.number, reading)
+        spare_collections()
 
 
 class PushingReader(LogReaderForSpark):
@@ -111,6 +114,7 @@ class PushingReader(LogReaderForSpark):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
         pushed, others = Predicate.of(filters)
         self.predicate &= pushed
+        spare_collections()
         return iter(others)
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from sirius.errors import RangeUnavailable, ResyncRequired, UsageError
+from spark_connector.memory import spare_collections
 from spark_connector.options import Options
 from spark_connector.reading.predicate import Predicate
 from spark_connector.reading.scan import Scan
@@ -111,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if isinstance(partition, Part):
             yield from self.tail.read(partition)
+        spare_collections()
 
 
 def stream_reader_of(options: Options, schema: StructType) -> DataSourceStreamReader:

@@ -27,7 +27,7 @@ from spark_connector.schema import OPS
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-    from spark_connector.reading.rows import Rows
+    from spark_connector.reading.rows import Numbers, Rows
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MIN, _TIME_MAX = -(2**63), 2**63 - 1
@@ -102,12 +102,12 @@ class Condition:
             ">=": (value, None),
         }[self.test]
 
-    def mask(self, rows: Rows, segment: int) -> Mask:
+    def mask(self, rows: Rows | Numbers, segment: int) -> Mask:
         """Say which rows pass."""
         found = self._mask(rows, segment)
         return ~found if self.negated else found
 
-    def _mask(self, rows: Rows, segment: int) -> Mask:
+    def _mask(self, rows: Rows | Numbers, segment: int) -> Mask:
         if self.column == "key":
             keys: Mask = _ON_KEYS[self.test](rows.keys, self.value).to_numpy(zero_copy_only=False)
             return keys
@@ -117,7 +117,7 @@ class Condition:
         if self.column == "op":
             wanted = [int(op) for op, name in OPS.items() if test(name, self.value)]
             return np.isin(rows.ops, wanted)
-        return self._number_mask(rows.entries[self.column].view(np.int64))
+        return self._number_mask(rows.numbers(self.column))
 
     def _number_mask(self, column: Any) -> Mask:
         if self.test == "in":
@@ -162,6 +162,11 @@ class Predicate:
     def __and__(self, other: Predicate) -> Predicate:
         return Predicate((*self.conditions, *other.conditions))
 
+    @property
+    def columns(self) -> set[str]:
+        """The columns that have to be looked at."""
+        return {condition.column for condition in self.conditions}
+
     def bounds(self, column: str) -> tuple[int, int] | None:
         """Return the least and the greatest value of `seq` or `ts` that may pass; None if all may."""
         lows, highs = [], []
@@ -179,7 +184,7 @@ class Predicate:
         """Say whether rows of a segment may pass, by its number."""
         return all(each.holds(segment) for each in self.conditions if each.column == "segment")
 
-    def mask(self, rows: Rows, segment: int) -> Mask | None:
+    def mask(self, rows: Rows | Numbers, segment: int) -> Mask | None:
         """Say which rows pass; None if all do."""
         mask: Mask | None = None
         # Keys come last: they cost most, and often nothing is left by then.

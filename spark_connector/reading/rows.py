@@ -3,6 +3,9 @@
 A block holds its keys end to end and its bodies end to end, so an Arrow column of either is a running sum of lengths
 over bytes that are there already. Several blocks are joined into one batch of a good size, which is a copy for each
 block and none for each row. Nothing is built that nobody asked for.
+
+Rows of numbers alone are copied column by column (`Numbers`), past the ends of the chunks that a file is read in: a
+batch costs Spark and its worker some tenths of a millisecond whatever is in it, and four MiB of a log may be few rows.
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sirius.errors import CorruptLog
+from sirius.errors import CorruptLog, InvariantViolation
 from sirius.wal import Batch, Op
 from sirius.wal.batch import Column
 from sirius.wal.block import ENTRY, ENTRY_BYTES, HEADER_BYTES, Entries, Header, Ints, joined
 from spark_connector.schema import OPS
 
 _GROUP_BYTES_MAX: Final = 8 << 20
+_WAIT_BYTES: Final = 32 << 20
+"""How much of a log is read at most for one batch of numbers: who wants ten rows should not wait for gigabytes."""
 _OP_NAMES: Final = pa.array(list(OPS.values()), pa.string())
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
@@ -78,6 +83,11 @@ class Rows:
         found: npt.NDArray[np.uint8] = np.concatenate([part["op"] for part in self._parts])
         return found
 
+    def numbers(self, name: str) -> Ints:
+        """One of the columns `seq` and `ts`."""
+        found: Ints = self.entries[name].view(np.int64)
+        return found
+
     @cached_property
     def key_blob(self) -> bytes:
         """All keys, end to end."""
@@ -109,6 +119,73 @@ class Rows:
         is_put = self.ops == Op.PUT
         valid = None if bool(is_put.all()) else is_put
         return _strings(pa.binary(), self.entries["body_len"], self._bodies(), valid)
+
+
+class Numbers:
+    """Rows of blocks that follow each other, of which nothing but numbers is wanted. Filled block by block."""
+
+    def __init__(self, columns: Iterable[str], records: int) -> None:
+        self._columns = {name: np.empty(records, ENTRY[name]) for name in columns}
+        self._room = records
+        self._count = 0
+        self.nbytes = 0
+        self.first = self.last = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def takes(self, header: Header) -> bool:
+        """Say whether there is room for a block. One that has been waited for long enough has none, however empty."""
+        return (
+            self._count + header.records <= self._room and self.nbytes + header.size <= _WAIT_BYTES
+        )
+
+    def add(self, buf: bytes, at: int, header: Header) -> None:
+        """Copy the columns of a block."""
+        entries, low = _entries_of(buf, at, header), self._count
+        self._count = high = low + header.records
+        for name, column in self._columns.items():
+            column[low:high] = entries[name]
+        self.first = self.first or header.first
+        self.last = header.last
+        self.nbytes += header.size
+
+    @property
+    def ops(self) -> npt.NDArray[np.uint8]:
+        """The operations."""
+        found: npt.NDArray[np.uint8] = self._columns["op"][: self._count]
+        return found
+
+    def numbers(self, name: str) -> Ints:
+        """One of the columns `seq` and `ts`."""
+        found: Ints = self._columns[name][: self._count].view(np.int64)
+        return found
+
+    @property
+    def keys(self) -> Any:
+        """Not there: who wants keys reads `Rows`."""
+        raise InvariantViolation("keys were asked for of rows that are numbers alone")
+
+    def bodies(self) -> Any:
+        """Not there either."""
+        raise InvariantViolation("bodies were asked for of rows that are numbers alone")
+
+
+def gathered(
+    chunks: Iterable[Sequence[Span]], columns: Sequence[str], records: int
+) -> Iterator[Numbers]:
+    """Copy columns out of blocks, some of which are there at a time, up to so many records or bytes of the log."""
+    rows = Numbers(columns, 0)
+    for spans in chunks:
+        for span in spans:
+            header = span[2]
+            if not rows.takes(header):
+                if len(rows):
+                    yield rows
+                rows = Numbers(columns, max(records, header.records))
+            rows.add(*span)
+    if len(rows):
+        yield rows
 
 
 def _keys_at(at: int, header: Header) -> int:
@@ -169,7 +246,7 @@ class Shape:
     schema: Any
     records_max: int
 
-    def batches(self, rows: Rows, picked: Ints | None, segment: int) -> Iterator[Any]:
+    def batches(self, rows: Rows | Numbers, picked: Ints | None, segment: int) -> Iterator[Any]:
         """Yield record batches of the picked rows, of all if that is None."""
         if picked is not None and not len(picked):
             return
@@ -177,12 +254,12 @@ class Shape:
         for at in range(0, batch.num_rows, self.records_max):
             yield batch.slice(at, self.records_max)
 
-    def _batch(self, rows: Rows, picked: Ints | None, segment: int) -> Any:
+    def _batch(self, rows: Rows | Numbers, picked: Ints | None, segment: int) -> Any:
         columns = [self._column(name, rows, picked, segment) for name in self.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     @staticmethod
-    def _column(name: str, rows: Rows, picked: Ints | None, segment: int) -> Any:
+    def _column(name: str, rows: Rows | Numbers, picked: Ints | None, segment: int) -> Any:
         match name:
             case "segment":
                 count = len(rows) if picked is None else len(picked)
@@ -191,8 +268,10 @@ class Shape:
                 ops = rows.ops if picked is None else rows.ops[picked]
                 return _OP_NAMES.take(pa.array(ops - np.uint8(Op.PUT)))
             case "seq" | "ts":
-                numbers = rows.entries[name].view(np.int64)
-                return _numbers(name, numbers.copy() if picked is None else numbers[picked])
+                numbers = rows.numbers(name)
+                if picked is not None:
+                    numbers = numbers[picked]
+                return _numbers(name, np.ascontiguousarray(numbers))
         pieces = rows.keys if name == "key" else rows.bodies()
         return pieces if picked is None else pieces.take(pa.array(picked))
 

@@ -14,9 +14,9 @@ fixed view of a log and `pieces_of` what there is to read of it (`spark_connecto
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from sirius.wal.sources import AncestorSource
 from spark_connector.reading.files import Damaged, DataFile
 from spark_connector.reading.pieces import Piece, Run
 from spark_connector.reading.predicate import Predicate
-from spark_connector.reading.rows import Rows, Shape, Span, grouped
+from spark_connector.reading.rows import Numbers, Rows, Shape, Span, gathered, grouped
 from spark_connector.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sirius.spark")
 _RECORDS_MAX: Final = 32_768
-_NARROW_RECORDS_MAX: Final = 65_536
+_NARROW_RECORDS_MAX: Final = 131_072
+
+_NUMBERS: Final = frozenset({"seq", "ts", "op", "segment"})
+
+_R = TypeVar("_R", Rows, Numbers)
+_Join = Callable[[Run, Iterable[list[Span]]], Iterator[_R]]
+"""Makes rows of the blocks of a run, of which it gets some at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +108,23 @@ class Scan:
     def records_max(self) -> int:
         """Rows go by many, those of numbers alone by most: what a batch costs Spark, whatever is in it, would show.
 
-        Large bodies make it fewer: no batch spans two of the chunks that a file is read in, of some MiB each.
+        Large bodies make it fewer: no batch with keys or bodies spans two of the chunks that a file is read in, of
+        some MiB each, and none of numbers many of them.
         """
         if self.batch_records is not None:
             return self.batch_records
-        return _RECORDS_MAX if {"key", "body"} & set(self.schema.names) else _NARROW_RECORDS_MAX
+        return _NARROW_RECORDS_MAX if self._columns <= _NUMBERS else _RECORDS_MAX
+
+    @property
+    def _columns(self) -> set[str]:
+        """The columns that have to be looked at."""
+        return set(self.schema.names) | self.predicate.columns
 
     def read(self, piece: Piece, reading: Reading | None = None) -> Iterator[Any]:
         """Yield the rows of a piece as Arrow record batches; `reading` is told what was read."""
         reading = reading or Reading()
         shape = Shape(arrow_schema(self.schema), self.records_max)
-        for run, rows in self.rows(piece, reading):
+        for run, rows in self._rows_to_send(piece, reading):
             picked = self._picked(rows, piece, run)
             for batch in shape.batches(rows, picked, piece.segment):
                 reading.rows += batch.num_rows
@@ -132,30 +144,58 @@ class Scan:
 
     def rows(self, piece: Piece, reading: Reading) -> Iterator[tuple[Run, Rows]]:
         """Yield the rows of a piece as they stand in the log: nothing is picked yet, not even the range."""
+        if piece.ancestor:
+            return self._told(piece, reading, self._ancestor_rows(piece, reading))
+        return self._told(piece, reading, self._block_rows(piece, reading, self._joined))
+
+    def _rows_to_send(
+        self, piece: Piece, reading: Reading
+    ) -> Iterator[tuple[Run, Rows]] | Iterator[tuple[Run, Numbers]]:
+        """Yield the same, with no more of them than is looked at where that is numbers alone."""
+        if piece.ancestor or not self._columns <= _NUMBERS:
+            return self.rows(piece, reading)
+        return self._told(piece, reading, self._block_rows(piece, reading, self._gathered))
+
+    @staticmethod
+    def _told(
+        piece: Piece, reading: Reading, found: Iterator[tuple[Run, _R]]
+    ) -> Iterator[tuple[Run, _R]]:
         reading.segments.add(piece.segment)
-        read = self._ancestor_rows if piece.ancestor else self._block_rows
         try:
-            yield from read(piece, reading)
+            yield from found
         except CorruptFile:
             raise
         except CorruptLog as error:
             raise CorruptFile(piece.path, piece.runs[0].start, str(error)) from None
 
-    def _block_rows(self, piece: Piece, reading: Reading) -> Iterator[tuple[Run, Rows]]:
+    def _joined(self, _: Run, chunks: Iterable[list[Span]]) -> Iterator[Rows]:
+        for spans in chunks:
+            yield from map(Rows.of_blocks, grouped(spans, self.records_max))
+
+    def _gathered(self, run: Run, chunks: Iterable[list[Span]]) -> Iterator[Numbers]:
+        wanted = {"op", *self._columns} - {"segment"}
+        if run.live is not None or run.first < self.first or run.last > self.last:
+            wanted.add("seq")
+        return gathered(chunks, sorted(wanted), self.records_max)
+
+    def _block_rows(
+        self, piece: Piece, reading: Reading, join: _Join[_R]
+    ) -> Iterator[tuple[Run, _R]]:
         file = DataFile(piece, verify=self.verify, bodies="body" in self.schema.names)
         try:
             for run in piece.runs:
-                yield from ((run, rows) for rows in self._run_rows(file, run, reading))
+                yield from ((run, rows) for rows in self._run_rows(file, run, reading, join))
         finally:
             reading.nbytes += file.nbytes_read
             file.close()
 
-    def _run_rows(self, file: DataFile, run: Run, reading: Reading) -> Iterator[Rows]:
+    def _run_rows(
+        self, file: DataFile, run: Run, reading: Reading, join: _Join[_R]
+    ) -> Iterator[_R]:
         part: Run | None = run
         while part is not None:
             held = _Held(file.chunks(part))
-            for spans in held:
-                yield from map(Rows.of_blocks, grouped(spans, self.records_max))
+            yield from join(part, held)
             if held.error is None:
                 return
             if not self.skip_corrupt or not isinstance(held.error, Damaged):
@@ -189,23 +229,23 @@ class Scan:
             _log.warning("%s", left_out)
             reading.left_out.append(left_out)
 
-    def _picked(self, rows: Rows, piece: Piece, run: Run) -> Ints | None:
+    def _picked(self, rows: Rows | Numbers, piece: Piece, run: Run) -> Ints | None:
         """Return which rows are wanted; None if all are."""
         masks = [self._in_range(rows), self._updates(rows)]
         if run.live is not None:
-            masks.append(run.live.mask(rows.entries["seq"].view(np.int64)))
+            masks.append(run.live.mask(rows.numbers("seq")))
         masks.append(self.predicate.mask(rows, piece.segment))
         return _all_of(masks)
 
-    def _in_range(self, rows: Rows) -> Mask | None:
+    def _in_range(self, rows: Rows | Numbers) -> Mask | None:
         if self.first <= rows.first and rows.last <= self.last:
             return None
-        seq = rows.entries["seq"]
+        seq = rows.numbers("seq")
         mask: Mask = (seq >= self.first) & (seq <= self.last)
         return mask
 
     @staticmethod
-    def _updates(rows: Rows) -> Mask | None:
+    def _updates(rows: Rows | Numbers) -> Mask | None:
         ops = rows.ops
         return ops < CONTROL_FROM if int(ops.max(initial=0)) >= CONTROL_FROM else None
 

@@ -63,6 +63,23 @@ def test_damage_fails_the_read_with_file_and_offset(log: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("columns", ["seq", "op,segment"])
+def test_damage_to_a_body_fails_a_read_of_numbers_alone(log: Path, columns: str) -> None:
+    """One checksum covers a block, so a byte that nobody asked for counts; and all in front of it could be sent."""
+    at = block_at(log, 2, 1)
+    flip(data_file(log, 2), block_at(log, 2, 2) - 12)
+    with pytest.raises(CorruptFile, match=f"damaged at byte {at}: a block's payload"):
+        read(log, columns=columns)
+    skipped = read(log, columns="seq,op", onCorrupt="skip")
+    assert skipped == [(row[0], row[2]) for row in without(expected_whole(log), 41, 50)]
+
+
+def expected_whole(log: Path) -> list[Row]:
+    """What the log held before it was damaged."""
+    whole = make(log.parent / "whole", numbered(10, 10), rotate_after=3)
+    return expected(whole)
+
+
 def test_damage_that_is_not_in_the_way_does_no_harm(log: Path) -> None:
     whole = expected(log)
     damage(log, 2, 1)

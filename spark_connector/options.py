@@ -141,7 +141,7 @@ class Options:
     max_records_per_trigger: int | None = _option("maxRecordsPerTrigger", _number, None, Use.STREAM)
     """How many records one micro-batch of a stream has at most."""
     batch_records: int | None = _option("batchRecords", _number, None, *_READING)
-    """How many records an Arrow batch holds at most: 32768 unless set, 131072 where neither keys nor bodies are read."""
+    """How many records an Arrow batch has at most: 32768 unless set, 131072 where neither keys nor bodies are read."""
     segment_bytes: int = _option("segmentBytes", _number, 64 * 1024 * 1024, Use.WRITE)
     """How large a segment of a new log gets."""
     txn_id: str | None = _option("txnId", _text, None, Use.PUBLISH)

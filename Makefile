@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # One more than there are cores, since tests wait for processes, disks and Spark.
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-PARALLEL = --numprocesses $(WORKERS) --dist loadgroup
+PARALLEL = --numprocesses $(WORKERS)
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # The tests start hundreds of processes: without compiled files each of them compiles all of the source anew.

@@ -47,3 +47,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write transcripts (testdata/*.txt) anew instead of comparing them; read them afterwards",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Have one process run all tests of Spark, which share a session, and whoever is free each of the others."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return Together(config, log)

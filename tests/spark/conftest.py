@@ -14,12 +14,10 @@ from tests.cluster.test_tls_cluster import TlsCluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for a session, and have one process run it all; the other tests of this folder run with the rest."""
+    """Mark what asks for a session."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

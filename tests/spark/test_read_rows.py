@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from sirius.errors import UsageError
+from sirius.errors import CorruptLog, UsageError
 from sirius.wal import Op, Update
 from spark_connector.options import Options
 from spark_connector.reading.reader import LogReaderForSpark
+from spark_connector.reading.rows import op_names
 from spark_connector.reading.scan import Scan
-from spark_connector.schema import schema_of
+from spark_connector.schema import OPS, schema_of
 from tests.spark.readlogs import (
     T0_US,
     Row,
@@ -56,6 +58,20 @@ def test_a_schema_of_the_users_may_leave_nullability_open(tmp_path: Path) -> Non
 def test_columns_come_in_the_order_asked_for_and_no_others(tmp_path: Path) -> None:
     log = make(tmp_path / "log", [[put("a", b"1"), put("b", b"2")]])
     assert read(log, columns="key,seq") == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 1000])
+def test_names_of_operations(count: int) -> None:
+    ops = np.random.default_rng(count).integers(1, 3, count, np.uint8)
+    found = op_names(ops)
+    assert found.validate(full=True) is None
+    assert found.to_pylist() == [OPS[Op(op)] for op in ops.tolist()]
+
+
+@pytest.mark.parametrize("op", [0, 3, 255])
+def test_an_operation_without_a_name_is_damage(op: int) -> None:
+    with pytest.raises(CorruptLog, match="neither PUT nor DELETE"):
+        op_names(np.array([1, op, 2], np.uint8))
 
 
 def test_control_entries_never_show(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ demo: $(VENV)/.core ## start a cluster, kill its leader, compare its nodes; inst
 	@$(BIN)/python -m sirius demo --once
 
 .PHONY: test
-test: $(VENV)/.dev ## run every test that is not marked deep (below ten minutes)
+test: $(VENV)/.dev ## run every test that is not marked deep (about ten minutes on two free cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 .PHONY: test-deep

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,11 +52,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Have one process run all tests of Spark, which share a session, and whoever is free each of the others."""
+    """Have one process run all tests of Spark, which share a session, and whoever is free each of the others.
+
+    That process runs nothing else: Spark takes Ctrl-C for itself, and leaves threads and variables behind.
+    """
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+        def _reschedule(self, node: Any) -> None:
+            if "spark" not in self.assigned_work[node]:
+                super()._reschedule(node)
+            elif not node.shutting_down:
+                node.shutdown()  # when it is done with what it has
 
     return Together(config, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from pyspark.sql import SparkSession
 from sirius.testing.processes import ProcessCluster
 from spark_connector import session
 from tests.cluster.test_tls_cluster import TlsCluster
+
+# Of a session that lives for minutes, a quarter of the processor time would go into compiling its hottest parts again,
+# better, and into threads that collect garbage.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

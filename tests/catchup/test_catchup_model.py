@@ -199,7 +199,7 @@ def heal(world: World) -> None:
 
 
 def test_everybody_gets_the_truth() -> None:
-    run_state_machine_as_test(Faults, settings=settings(max_examples=100, stateful_step_count=40))
+    run_state_machine_as_test(Faults, settings=settings(max_examples=50, stateful_step_count=40))
 
 
 def test_everybody_gets_the_truth_by_seed() -> None:

@@ -164,7 +164,7 @@ def test_any_wish_is_reached_by_steps_whose_majorities_meet(
     assert configuration.learners == ()
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(
     now=names,
     learners=names,

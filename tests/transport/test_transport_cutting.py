@@ -118,7 +118,7 @@ def _varint(content: bytes) -> bytes:
 
 
 @pytest.mark.usefixtures("all_is_large")
-@settings(max_examples=600, suppress_health_check=SMALL)
+@settings(max_examples=300, suppress_health_check=SMALL)
 @given(sent=st.lists(ANY, min_size=1, max_size=2), data=st.data())
 def test_damaged_frames_are_what_protobuf_makes_of_them(sent: list[Envelope], data: Any) -> None:
     damaged = bytearray(raw(*sent))
@@ -130,7 +130,7 @@ def test_damaged_frames_are_what_protobuf_makes_of_them(sent: list[Envelope], da
 
 
 @pytest.mark.usefixtures("all_is_large")
-@settings(max_examples=600, suppress_health_check=SMALL)
+@settings(max_examples=300, suppress_health_check=SMALL)
 @given(data=st.binary(max_size=60) | st.binary(max_size=60).map(lambda content: field(1, content)))
 def test_any_bytes_are_what_protobuf_makes_of_them(data: bytes) -> None:
     assert by_cutting(data) == by_protobuf(data)

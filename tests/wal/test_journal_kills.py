@@ -116,7 +116,7 @@ def survive_kills(folder: Path, durability: Durability, cycles: int) -> None:
 
 @pytest.mark.parametrize("durability", [Durability.FSYNC, Durability.OS])
 def test_kill_9_loses_nothing_acknowledged(tmp_path: Path, durability: Durability) -> None:
-    survive_kills(tmp_path / "journal", durability, cycles=20)
+    survive_kills(tmp_path / "journal", durability, cycles=8)
 
 
 @pytest.mark.deep

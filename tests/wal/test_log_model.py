@@ -291,7 +291,7 @@ class LogMachine(RuleBasedStateMachine):
 
 def test_the_log_behaves_like_a_list() -> None:
     run_state_machine_as_test(
-        LogMachine, settings=settings(max_examples=80, stateful_step_count=30)
+        LogMachine, settings=settings(max_examples=50, stateful_step_count=30)
     )
 
 

@@ -261,7 +261,7 @@ def replaced_somewhere(log: Log, peer: Log, rng: random.Random, floor: int | Non
 
 @pytest.mark.parametrize("knows_floor", [True, False])
 @pytest.mark.parametrize(
-    "seeds", [range(40), pytest.param(range(40, 2000 if SOAK else 200), marks=pytest.mark.deep)]
+    "seeds", [range(20), pytest.param(range(20, 2000 if SOAK else 200), marks=pytest.mark.deep)]
 )
 def test_any_part_of_any_peer_gives_the_same_state_or_is_refused(
     seeds: range, knows_floor: bool

@@ -101,7 +101,7 @@ def draw_settings(seed: int) -> Settings:
     """Draw a run from its seed."""
     rng = stream(seed, "settings")
     size = rng.choice(CLUSTER_SIZES)
-    duration_s = rng.uniform(6.0, 9.0) if size < 5 else rng.uniform(5.0, 6.5)
+    duration_s = rng.uniform(4.0, 6.0) if size < 5 else rng.uniform(3.4, 4.4)
     return Settings(
         seed=seed,
         voters=tuple(NAMES[:size]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -27,8 +26,8 @@ from tests.broadcast.histories import gc, keyed
 S = Stream("s")
 
 
-def check(seeds: range, jobs: int) -> Totals:
-    totals = Totals.of(run_many(seeds, jobs))
+def check(seeds: range) -> Totals:
+    totals = Totals.of(run_many(seeds))
     broken = [f"seed {each.seed}: {each.violation}" for each in totals.violations]
     assert broken == []
     assert totals.void == []
@@ -36,15 +35,16 @@ def check(seeds: range, jobs: int) -> Totals:
 
 
 def test_fifteen_seeds() -> None:
-    totals = check(range(15), jobs=1)
+    totals = check(range(15))
     assert min(totals.faults.values()) > 5
     assert totals.holes > 250
     assert totals.healed_in_s_max < 5.0
 
 
 @pytest.mark.deep
+@pytest.mark.long
 def test_two_thousand_seeds() -> None:
-    check(range(1000, 3000), jobs=os.cpu_count() or 1)
+    check(range(1000, 3000))
 
 
 def test_the_same_seed_is_the_same_run(capsys: pytest.CaptureFixture[str]) -> None:

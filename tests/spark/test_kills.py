@@ -24,6 +24,8 @@ pytestmark = pytest.mark.deep
 SMALL = LogConfig(reserve_bytes=0, segment_bytes_max=32 * 1024)
 AHEAD = 6_000
 STREAM = """
+from functools import partial
+from pyspark.errors import StreamingQueryException
 path, checkpoint, target, once = sys.argv[2:]
 limit = 10_000 if once else 400
 changes = spark.readStream.format("sirius").option("maxRecordsPerTrigger", limit).load(path)
@@ -31,11 +33,18 @@ writer = changes.writeStream.option("checkpointLocation", checkpoint)
 if once:
     writer = writer.trigger(availableNow=True)
 if target.startswith("/"):
-    query = writer.format("parquet").start(target)
+    start = partial(writer.format("parquet").start, target)
 else:
-    query = writer.format("sirius").option("endpoint", target).start()
-query.awaitTermination()
+    start = writer.format("sirius").option("endpoint", target).start
+while True:
+    try:
+        start().awaitTermination()
+        break
+    except StreamingQueryException as failed:
+        if "failed to connect back" not in str(failed):
+            raise
 """
+"""Spark gives its Python ten seconds to start, which is not enough on a machine that is busy enough."""
 
 
 class Writer(threading.Thread):

@@ -8,6 +8,8 @@ import pytest
 
 from sirius.testing.simulator.many import Totals, run_many
 
+pytestmark = pytest.mark.long
+
 JOBS = min(2, os.cpu_count() or 1)
 
 

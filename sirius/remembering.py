@@ -72,13 +72,14 @@ def recover(
     joined = _joined(log, journal, new_cluster)
     # A cluster that was founded on a backup has the configurations of another one in its log.
     cluster = configuration.cluster if configuration else joined
+    is_told = configuration is not None
     sessions = Sessions(1, sessions_max)
     for block in log.blocks():
         content = codec.content(block)
         sessions.learn(content, block.last)
         for found in content.configurations:
             if found.cluster == cluster or not (cluster or new_cluster):
-                configuration = found
+                configuration, is_told = found, False
     return Recovered(
         decided=decided,
         promised=journal.promised,
@@ -87,6 +88,7 @@ def recover(
         under=_under(under) if (under := journal.notes.get(ACCEPTED.encode())) else None,
         cluster=joined,
         configuration=configuration,
+        founded=is_told,
         sessions=sessions,
     )
 

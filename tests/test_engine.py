@@ -120,13 +120,34 @@ def elect(engine: Engine, outside: Outside, now: float) -> None:
     engine.receive(now, from_b(engine, PreVoted(ballot, True, Seq(0), ballot)))
     engine.sync(now)
     ballot = outside.said(Prepare)[-1].ballot
-    engine.receive(now, from_b(engine, Promise(ballot, Seq(0), NO_BALLOT, ())))
+    promise = Promise(ballot, Seq(0), NO_BALLOT, ())
+    engine.receive(now, from_b(engine, promise))
+    engine.receive(now, Envelope(7, 1, C, engine.machine.me.node, promise))
     value = outside.said(Accept)[-1].value
     engine.receive(now, from_b(engine, Accepted(ballot, value.first, value.last)))
     engine.sync(now)
     engine.tick(now)
     number = outside.said(Beat)[-1].number
     engine.receive(now, from_b(engine, BeatAck(ballot, number, value.last)))
+
+
+def test_a_node_that_left_a_cluster_which_never_began_belongs_nowhere_after_a_restart(
+    outside: Outside,
+) -> None:
+    fs = MemoryFileSystem()
+    engine = make_engine(fs, outside)
+    me = engine.machine.me
+    engine.receive(0.0, Envelope(7, 1, B, me.node, Found(Configuration(7, 1, (me, B, C)))))
+    # The log is tagged with its cluster when somebody in it asks for something.
+    engine.receive(0.0, from_b(engine, Pull(1, Seq(1), Seq(9), 100)))
+    engine.sync(0.0)
+    engine.receive(0.0, Envelope(8, 1, C, me.node, Welcome(False, None)))
+    engine.sync(0.0)
+    engine.journal.close()
+    engine.log.close()
+    machine = make_engine(fs, outside).machine
+    assert engine.log.manifest.tags == {CLUSTER_TAG: "7"}
+    assert (machine.me, machine.cluster, machine.configuration) == (me, 0, None)
 
 
 def test_a_request_has_all_its_time_however_long_ago_the_last_tick_was(

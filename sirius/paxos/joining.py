@@ -56,9 +56,9 @@ class Joining:
             state.send_now(Member(NodeId(0), name), Hello(self._is_free, wanted=leads))
 
     def _others(self) -> list[str]:
-        """Whom a node that is no voter greets."""
+        """Whom a node greets that is no voter, or a voter of a cluster that has not begun."""
         state = self._state
-        if state.is_voter:
+        if state.is_voter and not state.is_founding:
             return []
         voters = state.configuration.voters if state.configuration else ()
         names = {*(state.wish or ()), *(member.name for member in voters)}
@@ -113,12 +113,17 @@ class Joining:
     def found(self, _sender: Member, message: Found) -> None:
         state, configuration = self._state, message.configuration
         if configuration == self._founding:
-            self._belong_to(configuration)
+            state.found(configuration)
         elif self._is_free and configuration.is_voter(state.me.node):
             state.persist(KeepNote(FOUNDED, configuration))
-            self._belong_to(configuration)
+            state.found(configuration)
 
-    def _belong_to(self, configuration: Configuration) -> None:
+    def belongs_elsewhere(self, sender: Member) -> None:
+        """A node belongs to another cluster, for good. If the founding of this one counts on it, nothing comes of that:
+        the first leader would need the promises of all (`Running`)."""
         state = self._state
-        state.cluster = configuration.cluster
-        state.replica.configuration = configuration
+        if not state.is_founding or len(state.acceptor.spans):
+            return
+        if state.configuration is not None and sender in state.configuration.voters:
+            self._founding = None
+            state.leave()

@@ -197,6 +197,8 @@ class Machine:
     def step(self, envelope: Envelope) -> Effects:
         """Take a message."""
         if self.admits(envelope):
+            if envelope.cluster not in (0, self._state.cluster):
+                self._joining.belongs_elsewhere(envelope.sender)
             self._handlers[type(envelope.message)](envelope.sender, envelope.message)
             self._pump()
         return self._effects()
@@ -208,7 +210,7 @@ class Machine:
             return False
         if envelope.cluster == state.cluster or isinstance(envelope.message, _STRANGERS):
             return True
-        if state.is_fresh and envelope.to == state.me.node and envelope.cluster:
+        if not state.cluster and not state.replica.decided and envelope.to == state.me.node:
             # Whoever knows this life of the disk has it from a configuration, so this node belongs there.
             state.join(envelope.cluster)
             return True

@@ -94,12 +94,28 @@ class Running:
                 send(member, message)
 
     def _missing(self, scout: Scout) -> list[Configuration]:
-        """Return the configurations of which no majority has promised yet."""
+        """Return the configurations of which not enough have promised yet."""
         state = self._state
         contents = map(state.codec.content, scout.adopted(state.replica.decided))
         found = chain.from_iterable(content.configurations for content in contents)
         wanted = [state.configuration, *found]
-        return [each for each in wanted if each and not each.is_quorum(scout.promises)]
+        return [each for each in wanted if each and not self._is_enough(each, scout)]
+
+    def _is_enough(self, configuration: Configuration, scout: Scout) -> bool:
+        """Say whether a majority has promised; everybody, as long as nobody knows that the cluster has begun.
+
+        A voter may have been counted on that belongs to another cluster, and then this one must not begin. Who has
+        accepted something knows that somebody had all promises. A voter whose name is another disk's by now is gone.
+        """
+        if not configuration.is_quorum(scout.promises):
+            return False
+        if not self._state.is_founding or scout.has_begun:
+            return True
+        seen = self._state.seen
+        return all(
+            node in scout.promises or seen.get(name, node) != node
+            for node, name in configuration.voters
+        )
 
     def promise(self, sender: Member, message: Promise) -> None:
         state, scout = self._state, self._state.scout

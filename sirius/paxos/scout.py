@@ -42,6 +42,11 @@ class Scout:
         """The highest slot up to which a promise knows everything to be decided."""
         return max((promise.decided for promise in self.promises.values()), default=0)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a promise shows that something was proposed before."""
+        return any(promise.accepted or promise.decided for promise in self.promises.values())
+
     def adopted(self, decided: int) -> list[Value]:
         """Return what has to be proposed again behind `decided`, in slot order.
 

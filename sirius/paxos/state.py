@@ -46,6 +46,8 @@ class Recovered:
     cluster: int = 0
     configuration: Configuration | None = None
     """The last one in the log, or the founding one."""
+    founded: bool = False
+    """Whether it is the founding one, as this node drew it or was told, and not from the log."""
     sessions: Sessions | None = None
 
 
@@ -67,6 +69,8 @@ class State:
     """The highest ballot seen or used."""
     used: Ballot
     cluster: int
+    founded: bool = False
+    """Whether this node has helped to found its cluster."""
     wish: tuple[str, ...] | None = None
     """The names that should vote; None if nobody has said. Nobody: this node is passive."""
     seen: dict[str, NodeId] = field(default_factory=dict)
@@ -111,6 +115,7 @@ class State:
             highest=max(disk.promised, disk.highest),
             used=disk.highest,
             cluster=cluster,
+            founded=disk.founded,
         )
 
     # ------------------------------------------------------------------ who
@@ -122,6 +127,11 @@ class State:
     @property
     def is_voter(self) -> bool:
         return self.configuration is not None and self.configuration.is_voter(self.me.node)
+
+    @property
+    def is_founding(self) -> bool:
+        """Whether this node's cluster may not have begun: it was founded, and nothing is known to be decided in it."""
+        return self.founded and not self.replica.decided
 
     @property
     def is_passive(self) -> bool:
@@ -218,6 +228,21 @@ class State:
         if self.leader is not None and not self.is_voter:
             self.resign()
         return content
+
+    def found(self, configuration: Configuration) -> None:
+        """Belong to a cluster that is about to begin."""
+        self.cluster = configuration.cluster
+        self.replica.configuration = configuration
+        self.founded = True
+
+    def leave(self) -> None:
+        """Belong to no cluster again: the one that was to begin never will."""
+        self.resign()
+        self.election.forget_leader()
+        self.persist(KeepNote(FOUNDED, ""))
+        self.join(0)
+        self.replica.configuration = None
+        self.founded = False
 
     def join(self, cluster: int) -> None:
         """Belong to a cluster from now on."""

@@ -3,14 +3,18 @@
 An empty disk means one of two things: the cluster is new, or this node lost its disk. To take the second for the first
 is how acknowledged writes get lost, so a cluster begins only if **every** wished node says that its disk is empty. One
 of them, the first by name, then draws the cluster's id, makes the founding configuration of the node ids it heard,
-keeps it, and tells the others. Each belongs to one cluster for good and ignores any other. The first leader puts the
-founding configuration into slot 1, so that the log tells it to whoever comes later.
+keeps it, and tells the others. Each belongs to one cluster and ignores any other. The first leader puts the founding
+configuration into slot 1, so that the log tells it to whoever comes later.
+
+What was heard of empty disks may be out of date, and a founding may count on somebody who belongs to another cluster by
+then. So the first leader needs the promises of all its founders (`sirius.paxos.running`), and until something is
+accepted, who hears that one of them belongs elsewhere leaves (`sirius.paxos.joining`). From then on it is for good.
 
 If one of them was there before, it says so, and the empty one waits to be made a learner. All the voters may be
 replaced at once by nodes that know only each other: then the leader in office greets them, and who is wanted founds
 nothing. So that the greeting comes in time, a cluster is founded only after an election time-out.
 
-Whoever hears of a cluster that knows it belongs there for good. So the founder itself belongs to it only when the
+Whoever hears of a cluster that knows it belongs there. So the founder itself belongs to it only when the
 configuration is on its disk: should it fail before, nobody has heard of the cluster, and another is founded.
 """
 

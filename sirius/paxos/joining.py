@@ -119,8 +119,8 @@ class Joining:
             state.found(configuration)
 
     def belongs_elsewhere(self, sender: Member) -> None:
-        """A node belongs to another cluster, for good. If the founding of this one counts on it, nothing comes of that:
-        the first leader would need the promises of all (`Running`)."""
+        """A node belongs to another cluster. If the founding of this one counts on it, nothing comes of that: the first
+        leader would need the promises of all (`Running`)."""
         state = self._state
         if not state.is_founding or len(state.acceptor.spans):
             return

@@ -9,12 +9,13 @@ from earlier ballots was never decided, and is left out.
 An acceptor that missed something may lack slots that were decided when it took what follows. In those the value of the
 highest ballot among all promises is the decided one, as in the paper.
 
-Two things make it wait although it has a majority:
+Three things make it wait although it has a majority:
 
 - A promise says that more is decided than this node knows. Values up to there are in other nodes' logs and no longer
   in their journals. They must be fetched first, not the least because they may name other voters.
 - An accepted value changes the voters. Slots behind it may have been decided by the new ones, so a majority of those
   must have promised as well. What they accepted may change the voters again.
+- Nobody knows that the cluster has begun. Then all its founders must have promised (`sirius.paxos.genesis`).
 """
 
 from __future__ import annotations

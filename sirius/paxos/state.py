@@ -245,6 +245,6 @@ class State:
         self.founded = False
 
     def join(self, cluster: int) -> None:
-        """Belong to a cluster from now on."""
+        """Belong to a cluster from now on; 0 is none."""
         self.cluster = cluster
         self.persist(KeepNote(JOINED, cluster))

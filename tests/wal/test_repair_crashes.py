@@ -85,9 +85,10 @@ def test_a_repair_that_crashes_at_any_call_can_be_done_again(name: str, mode: st
     whole = scenario(name)
     done = fixed(whole, accept_loss=True)
     assert done.changed
-    repaired = records(whole)
     begun = len(scenario(name).operations)
-    for call, (operation, _) in enumerate(whole.operations[begun:], begun + 1):
+    calls = whole.operations[begun:]
+    repaired = records(whole)
+    for call, (operation, _) in enumerate(calls, begun + 1):
         if mode == "partial" and operation != "append":
             continue
         fs = scenario(name)

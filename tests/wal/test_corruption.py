@@ -49,6 +49,7 @@ from sirius.wal import (
     Update,
 )
 from sirius.wal.frames import MARK_BYTES, MARK_MAGIC, read_file_header
+from tests.strides import BYTE_BY_BYTE, SOME
 
 Refusal = (CorruptLog, NotALog, RangeUnavailable)
 Read = list[Record] | None
@@ -158,7 +159,7 @@ def check_byte(original: Original, damage: Damage) -> None:
 
 
 def test_every_byte_of_the_active_segment_is_guarded(active: Original) -> None:
-    for at in range(active.size(DATA)):
+    for at in range(0, active.size(DATA), SOME):
         check_byte(active, byte_damages(at)[at % 3])
 
 
@@ -194,7 +195,7 @@ def check_cut(original: Original, size: int, *, log: bool) -> None:
 def test_the_active_segment_cut_anywhere_is_read_up_to_the_last_whole_block(
     active: Original,
 ) -> None:
-    for size in range(active.size(DATA)):
+    for size in range(0, active.size(DATA), SOME):
         check_cut(active, size, log=size % 6 == 0)
 
 
@@ -234,15 +235,17 @@ def test_an_index_that_points_beyond_all_files_is_not_believed(tmp_path: Path) -
 # --- a sealed segment -----------------------------------------------------------------------------
 
 
-def test_every_byte_of_a_sealed_segment_is_guarded(sealed: Original) -> None:
-    for at in range(0, sealed.size(DATA), 2):
+@BYTE_BY_BYTE
+def test_every_byte_of_a_sealed_segment_is_guarded(sealed: Original, step: int) -> None:
+    for at in range(0, sealed.size(DATA), step):
         damage = byte_damages(at)[at % 3]
         read = by_reader(damaged(sealed.fs, DATA, damage))
         assert read in (None, sealed.records), damage
 
 
-def test_a_sealed_segment_cut_anywhere_is_noticed(sealed: Original) -> None:
-    for size in range(sealed.size(DATA)):
+@BYTE_BY_BYTE
+def test_a_sealed_segment_cut_anywhere_is_noticed(sealed: Original, step: int) -> None:
+    for size in range(0, sealed.size(DATA), step):
         fs = damaged(sealed.fs, DATA, Damage(Kind.CUT, size))
         assert (by_log if size % 16 else by_reader)(fs) is None, size
 

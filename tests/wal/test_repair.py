@@ -16,6 +16,7 @@ from sirius.testing import MemoryFileSystem
 from sirius.wal import Log, OsFileSystem, State, repair
 from sirius.wal.repair.repair import What
 from sirius.wal.store import Store
+from tests.strides import BYTE_BY_BYTE
 from tests.wal.repairs import (
     CONFIG,
     GONE,
@@ -83,19 +84,20 @@ def test_a_folder_that_holds_no_log_is_refused() -> None:
 # ---------------------------------------------------------------------- sealed segments
 
 
-def damaged_everywhere(segment: int) -> Iterator[tuple[MemoryFileSystem, bytes, int]]:
-    """Yield a small log for each byte of a segment's data, with that byte flipped."""
+def damaged_everywhere(segment: int, step: int) -> Iterator[tuple[MemoryFileSystem, bytes, int]]:
+    """Yield a small log for each `step`th byte of a segment's data, with that byte flipped."""
     pristine = made(6)
-    for offset in range(len(pristine.read_bytes(data(segment)))):
+    for offset in range(0, len(pristine.read_bytes(data(segment))), step):
         fs = pristine.kill()
         pristine = fs.clone()
         fs.flip(data(segment), offset, 0x41)
         yield fs, fs.read_bytes(data(segment)), offset
 
 
-def test_every_flipped_byte_of_a_sealed_segment() -> None:
+@BYTE_BY_BYTE
+def test_every_flipped_byte_of_a_sealed_segment(step: int) -> None:
     before, rewritten = records(made(6)), 0
-    for fs, damaged, offset in damaged_everywhere(1):
+    for fs, damaged, offset in damaged_everywhere(1, step):
         tree = fs.tree()
         report = fixed(fs)
         if report.lost:
@@ -106,12 +108,13 @@ def test_every_flipped_byte_of_a_sealed_segment() -> None:
         assert fs.tree()[f"{ROOT}/quarantine/00000001-1/data"] == damaged
         assert fixed(fs).actions == (), offset
         assert records(fs) == before, offset
-    assert rewritten > 100
+    assert rewritten > 100 / step
 
 
-def test_every_flipped_byte_of_a_sealed_segment_with_the_loss_accepted() -> None:
+@BYTE_BY_BYTE
+def test_every_flipped_byte_of_a_sealed_segment_with_the_loss_accepted(step: int) -> None:
     before, lossy = records(made(6)), 0
-    for fs, damaged, offset in damaged_everywhere(1):
+    for fs, damaged, offset in damaged_everywhere(1, step):
         report = fixed(fs, accept_loss=True)
         assert report.lost == []
         assert fs.tree()[f"{ROOT}/quarantine/00000001-1/data"] == damaged
@@ -121,7 +124,7 @@ def test_every_flipped_byte_of_a_sealed_segment_with_the_loss_accepted() -> None
         assert fixed(fs, accept_loss=True).actions == (), offset
         agrees(before, records(fs), report)
         lossy += bool(report.holes)
-    assert lossy > 100
+    assert lossy > 100 / step
 
 
 def test_a_loss_is_named_and_changes_nothing_until_it_is_accepted() -> None:
@@ -263,10 +266,11 @@ def test_pages_that_the_disk_does_not_give_are_not_the_end() -> None:
 # ---------------------------------------------------------------------- the active segment
 
 
-def test_every_flipped_byte_of_an_active_segment() -> None:
+@BYTE_BY_BYTE
+def test_every_flipped_byte_of_an_active_segment(step: int) -> None:
     pristine = made(6)
     before, active = records(pristine), manifest(pristine).active
-    for fs, damaged, offset in damaged_everywhere(active.id):
+    for fs, damaged, offset in damaged_everywhere(active.id, step):
         report = fixed(fs)
         assert not fixed(fs).changed, offset
         if report.lost:

@@ -96,7 +96,7 @@ def test_a_repair_that_crashes_at_any_call_can_be_done_again(name: str, mode: st
         fs.crash_at = call
         with pytest.raises(SimulatedCrash):
             fixed(fs, accept_loss=True)
-        for left in [*fs.crash_states(6, seed=call), fs.kill()]:
+        for left in [*fs.crash_states(3, seed=call), fs.kill()]:
             again = fixed(left, accept_loss=True)
             kept = [path for path in left.tree() if "/quarantine/" in path and "data" in path]
             assert len(kept) == (name in ("sealed", "active", "lossy"))

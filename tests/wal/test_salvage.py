@@ -21,6 +21,7 @@ from sirius.wal.record import Op, Record, Update
 from sirius.wal.repair.salvage import Salvage, salvage
 from sirius.wal.repair.wreck import Wreck
 from sirius.wal.segment import Segment, SegmentWriter
+from tests.strides import BYTE_BY_BYTE
 
 UID = 0x5EED
 FOLDER = "segment"
@@ -129,12 +130,13 @@ def test_nothing_is_lost_of_a_whole_segment() -> None:
 
 
 @LAYOUTS
+@BYTE_BY_BYTE
 @pytest.mark.parametrize("mask", [0x01, pytest.param(0xFF, marks=pytest.mark.deep)])
 def test_a_flipped_byte_costs_one_record_at_most_if_the_index_is_whole(
-    marks: bool, mask: int
+    marks: bool, mask: int, step: int
 ) -> None:
     at = scene(marks=marks)
-    for offset in range(at.size):
+    for offset in range(0, at.size, step):
         at.fs.flip(DATA, offset, mask)
         saved = check(at)
         assert len(missing(at, saved)) <= 1, offset
@@ -142,9 +144,10 @@ def test_a_flipped_byte_costs_one_record_at_most_if_the_index_is_whole(
 
 
 @LAYOUTS
-def test_a_flipped_byte_costs_one_block_at_most_without_an_index(marks: bool) -> None:
+@BYTE_BY_BYTE
+def test_a_flipped_byte_costs_one_block_at_most_without_an_index(marks: bool, step: int) -> None:
     at = scene(marks=marks)
-    for offset in range(at.size):
+    for offset in range(0, at.size, step):
         at.fs.flip(DATA, offset, 0x10)
         gone = missing(at, check(at, index=b""))
         assert any({*gone} <= {*range(block.first, block.last + 1)} for block in BLOCKS), offset
@@ -164,11 +167,12 @@ def test_zeroed_sectors_at_every_place(marks: bool) -> None:
 
 
 @LAYOUTS
-def test_a_file_cut_at_every_byte_keeps_all_whole_blocks_in_front(marks: bool) -> None:
+@BYTE_BY_BYTE
+def test_a_file_cut_at_every_byte_keeps_all_whole_blocks_in_front(marks: bool, step: int) -> None:
     at = scene(marks=marks)
     content = at.fs.read_bytes(DATA)
     ends = [at.offset(n) + len(block) for n, block in enumerate(BLOCKS)]
-    for size in range(at.size):
+    for size in range(0, at.size, step):
         at.fs.cut(DATA, size)
         saved, _ = check(at), check(at, index=b"")
         whole = [block.last for block, end in zip(BLOCKS, ends, strict=True) if end <= size]

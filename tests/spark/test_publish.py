@@ -24,20 +24,20 @@ def endpoint(cluster: ProcessCluster) -> str:
     return cluster.nodes[0].name
 
 
-def published(cluster: ProcessCluster, prefix: str, last: str) -> list[str]:
-    """Return the keys with a prefix in the order of the log, once one of them is on disk."""
-    found: list[str] = cluster.until(
-        lambda: _published(cluster, prefix, last), f"{last} in the log"
-    )
-    return found
+def published(cluster: ProcessCluster, prefix: str) -> list[str]:
+    """Return the keys with a prefix in the order of the log, once all that is decided is in it and on disk."""
+    node = cluster.nodes[0]
+    decided = node.call("status")["decided"]
+    cluster.until(lambda: node.call("status")["durable"] >= decided, f"{decided} on disk")
+    return keys(cluster, prefix)
 
 
-def _published(cluster: ProcessCluster, prefix: str, last: str) -> list[str] | None:
+def keys(cluster: ProcessCluster, prefix: str) -> list[str]:
+    """Return the keys with a prefix that are in the log by now."""
     with Client([endpoint(cluster)]) as client:
         batches = (Batch.of(block) for block in client.tail())
         records = [record for batch in batches for record in batch.records()]
-    keys = [each.key for each in records if each.op == Op.PUT and each.key.startswith(prefix)]
-    return keys if last in keys else None
+    return [each.key for each in records if each.op == Op.PUT and each.key.startswith(prefix)]
 
 
 def rows(spark: SparkSession, prefix: str, count: int, partitions: int) -> DataFrame:
@@ -55,7 +55,7 @@ def test_a_dataframe_is_published_in_the_order_of_each_partition(
     spark: SparkSession, cluster: ProcessCluster
 ) -> None:
     publish(rows(spark, "plain", 6_000, 2), cluster)
-    found = published(cluster, "plain/", "plain/5999")
+    found = published(cluster, "plain/")
     for half in range(2):
         mine = range(3_000 * half, 3_000 * (half + 1))
         assert [key for key in found if int(key.split("/")[1]) in mine] == [
@@ -74,7 +74,7 @@ def test_a_job_that_broke_down_and_is_run_again_takes_effect_once(
     assert "again with txnId='load-1'" in str(error.value)
     publish(good, cluster, txnId="load-1")
     publish(good, cluster, txnId="load-1")
-    found = published(cluster, "again/", "again/19999")
+    found = published(cluster, "again/")
     assert sorted(found) == sorted(f"again/{number}" for number in range(20_000))
 
 
@@ -122,7 +122,7 @@ def test_a_micro_batch_that_spark_replays_takes_effect_once(
     add_file(source, "three", range(800, 900))
     run_stream(spark, cluster, source, checkpoint)
     assert (checkpoint / "commits" / "2").exists()
-    found = published(cluster, "stream/", "stream/899")
+    found = published(cluster, "stream/")
     assert found == [f"stream/{number}" for number in range(900)]
 
 
@@ -138,10 +138,10 @@ def test_a_job_that_is_killed_and_run_again_takes_effect_once(
     spark: SparkSession, cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     with running_job(JOB, tmp_path, endpoint(cluster), COLUMNS) as job:
-        job.until(lambda: _published(cluster, "killed/", "killed/5000"))
+        job.until(lambda: "killed/5000" in keys(cluster, "killed/"))
         job.kill()
     publish(rows(spark, "killed", 200_000, 4), cluster, txnId="killed")
-    found = published(cluster, "killed/", "killed/199999")
+    found = published(cluster, "killed/")
     assert sorted(found) == sorted(f"killed/{number}" for number in range(200_000))
 
 

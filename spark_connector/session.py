@@ -75,6 +75,14 @@ def prepare_environment(master: str) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     is_ours = os.environ["PYSPARK_PYTHON"] == sys.executable
     if master.startswith("local") and is_ours and "SPARK_HOME" not in os.environ:
+        _use_linked_home()
+
+
+def _use_linked_home() -> None:
+    try:
         home = linked_home()
-        if home is not None:
-            os.environ["SPARK_HOME"] = str(home)
+    except OSError as error:
+        _log.info("Spark's workers start more slowly than they could: %s", error)
+        return
+    if home is not None:
+        os.environ["SPARK_HOME"] = str(home)

@@ -64,8 +64,28 @@ def test_without_an_installed_pyspark_there_is_none(monkeypatch: pytest.MonkeyPa
     assert linked_home() is None
 
 
+@pytest.fixture
+def environ(monkeypatch: pytest.MonkeyPatch, cache: Path) -> dict[str, str]:
+    """An environment in which nobody has chosen anything."""
+    ours = {"SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"}
+    rest = {name: value for name, value in os.environ.items() if name not in ours}
+    monkeypatch.setattr(os, "environ", rest)
+    return rest
+
+
+def test_a_session_on_this_machine_gets_such_a_home(environ: dict[str, str]) -> None:
+    prepare_environment("local[2]")
+    assert environ["SPARK_HOME"] == str(linked_home())
+
+
+def test_where_no_home_can_be_made_spark_has_its_own(environ: dict[str, str], cache: Path) -> None:
+    cache.parent.touch()
+    prepare_environment("local[2]")
+    assert "SPARK_HOME" not in environ
+
+
 @pytest.mark.parametrize(
-    ("master", "environ"),
+    ("master", "chosen"),
     [
         ("spark://elsewhere:7077", {}),
         ("local[2]", {"SPARK_HOME": "/opt/spark"}),
@@ -73,12 +93,10 @@ def test_without_an_installed_pyspark_there_is_none(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_what_somebody_has_chosen_stays(
-    master: str, environ: dict[str, str], cache: Path, monkeypatch: pytest.MonkeyPatch
+    master: str, chosen: dict[str, str], environ: dict[str, str], cache: Path
 ) -> None:
-    ours = {"SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"}
-    rest = {name: value for name, value in os.environ.items() if name not in ours}
-    monkeypatch.setattr(os, "environ", {**rest, **environ})
+    environ |= chosen
     prepare_environment(master)
-    assert os.environ.get("SPARK_HOME") == environ.get("SPARK_HOME")
-    assert os.environ["PYSPARK_PYTHON"] == environ.get("PYSPARK_PYTHON", sys.executable)
+    assert environ.get("SPARK_HOME") == chosen.get("SPARK_HOME")
+    assert environ["PYSPARK_PYTHON"] == chosen.get("PYSPARK_PYTHON", sys.executable)
     assert not cache.exists()

@@ -45,11 +45,11 @@ def _build(home: Path, links: dict[str, str]) -> None:
     """Put it in place whole, however many processes do so at once."""
     home.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = Path(tempfile.mkdtemp(prefix=f"{home.name}.", dir=home.parent))
-    for name, target in links.items():
-        (draft / name).symlink_to(target)
     try:
+        for name, target in links.items():
+            (draft / name).symlink_to(target)
         draft.rename(home)
     except OSError:
+        shutil.rmtree(draft)
         if not home.exists():
             raise
-        shutil.rmtree(draft)

@@ -52,11 +52,10 @@ def test_who_comes_second_takes_what_is_there_and_leaves_nothing_behind(cache: P
     assert not (home / "late").exists()
 
 
-def test_a_home_that_cannot_be_made_is_an_error(cache: Path) -> None:
-    cache.mkdir(parents=True)
-    (cache / "no folder").touch()
-    with pytest.raises(OSError, match="no folder"):
-        _build(cache / "no folder" / "home", {})
+def test_a_home_that_cannot_be_made_is_an_error_and_leaves_nothing_behind(cache: Path) -> None:
+    with pytest.raises(OSError, match="no such folder"):
+        _build(cache / "home", {"bin": "/", "no such folder/jars": "/"})
+    assert [*cache.iterdir()] == []
 
 
 def test_without_an_installed_pyspark_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

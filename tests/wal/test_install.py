@@ -221,15 +221,17 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_it_goes_on_later() -> None:
     assert verify(Store(fs, ROOT)).sound
 
 
-def test_a_crash_anywhere_leaves_the_log_before_or_after() -> None:
+@pytest.mark.parametrize("each", [2, pytest.param(4, marks=pytest.mark.deep)])
+def test_a_crash_anywhere_leaves_the_log_before_or_after(each: int) -> None:
     states = 0
     for own in (0, 2, 4):
         with open_log(made(9)) as source:
-            states += _crash_everywhere(source, made(own), own)
-    assert states > 200
+            states += _crash_everywhere(source, made(own), own, each)
+    assert states > 60 * (each + 1)
 
 
-def _crash_everywhere(source: Log, fs: MemoryFileSystem, own: int) -> int:
+def _crash_everywhere(source: Log, fs: MemoryFileSystem, own: int, each: int) -> int:
+    """Crash at every call, look at so many states of each, and return how many there were."""
     parts = parts_of(source, own + 1)
     before = contents(fs)
     whole = fs.clone()
@@ -243,7 +245,7 @@ def _crash_everywhere(source: Log, fs: MemoryFileSystem, own: int) -> int:
         crashing.crash_at = call
         with pytest.raises(SimulatedCrash), open_log(crashing) as log:
             move(source, log, parts)
-        for left in [*crashing.crash_states(2, seed=call), crashing.kill()]:
+        for left in [*crashing.crash_states(each, seed=call), crashing.kill()]:
             assert contents(left) in wanted
             assert verify(Store(left, ROOT)).sound
             states += 1

@@ -80,7 +80,10 @@ SCENARIOS = ["sealed", "active", "manifest", "index and tail", "lossy"]
 
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("mode", ["before", "partial"])
-def test_a_repair_that_crashes_at_any_call_can_be_done_again(name: str, mode: str) -> None:
+@pytest.mark.parametrize("states", [3, pytest.param(6, marks=pytest.mark.deep)])
+def test_a_repair_that_crashes_at_any_call_can_be_done_again(
+    name: str, mode: str, states: int
+) -> None:
     before = records(made(8, KEEP))
     whole = scenario(name)
     done = fixed(whole, accept_loss=True)
@@ -96,7 +99,7 @@ def test_a_repair_that_crashes_at_any_call_can_be_done_again(name: str, mode: st
         fs.crash_at = call
         with pytest.raises(SimulatedCrash):
             fixed(fs, accept_loss=True)
-        for left in [*fs.crash_states(3, seed=call), fs.kill()]:
+        for left in [*fs.crash_states(states, seed=call), fs.kill()]:
             again = fixed(left, accept_loss=True)
             kept = [path for path in left.tree() if "/quarantine/" in path and "data" in path]
             assert len(kept) == (name in ("sealed", "active", "lossy"))

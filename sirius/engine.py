@@ -27,6 +27,7 @@ from sirius import remembering
 from sirius.catchup.config import CatchupConfig
 from sirius.catchup.effects import Effects as CatchupEffects
 from sirius.catchup.effects import (
+    FetchSegment,
     FinishResync,
     InstallSegment,
     Read,
@@ -36,11 +37,13 @@ from sirius.catchup.effects import (
 )
 from sirius.catchup.machine import Catchup
 from sirius.catchup.messages import Message as CatchupMessage
+from sirius.catchup.messages import PullFile
 from sirius.catchup.ranges import Start
+from sirius.catchup.segments import Progress
 from sirius.catchup.sources import Source
 from sirius.codec import BlockCodec
 from sirius.errors import LogError, LogFailed, OutOfOrder
-from sirius.feeding import Fed, Fetched, Found, Listed, Unreadable, edition_of
+from sirius.feeding import Fed, Found, Listed, Unreadable, edition_of
 from sirius.paxos.config import PaxosConfig
 from sirius.paxos.effects import Answer, Effects, Entry, KeepNote
 from sirius.paxos.machine import Machine
@@ -50,7 +53,16 @@ from sirius.paxos.sessions import Sessions
 from sirius.paxos.state import JOINED
 from sirius.paxos.values import Numbers
 from sirius.remembering import CLUSTER_TAG
-from sirius.taking import Installed, Refused, Taken, Taker, Written
+from sirius.taking import (
+    Fetched,
+    Installed,
+    Interrupted,
+    Refused,
+    Stream,
+    Taken,
+    Taker,
+    Withheld,
+)
 from sirius.types import Seq
 from sirius.wal import Block, Log
 from sirius.wal.journal import Journal
@@ -85,6 +97,14 @@ class Port(Protocol):
     def take(self, work: Callable[[], Taken | None]) -> None:
         """Have work on files done: on a thread of its own, or at least later, one after the other in the order of the
         calls. Give the outcome, if there is one, to `Engine.took`."""
+        ...
+
+    def fetch(self, source: Member, envelope: Envelope, work: Callable[[Stream], Taken]) -> None:
+        """The same for work with a stream from `source`. The envelope is for the question that the work asks it."""
+        ...
+
+    def hang_up(self) -> None:
+        """End the stream of the work under way, or of that which is still to begin: nobody needs it any more."""
         ...
 
     def installed(self, first: Seq, last: Seq) -> None:
@@ -185,6 +205,14 @@ class Engine:
             self._early.append(envelope)
             self._catch_up()
 
+    def serve(self, now: float, envelope: Envelope) -> PullFile | None:
+        """Take a question for a file; return it if whoever opened a stream with it is to have the file."""
+        question = envelope.message
+        if not isinstance(question, PullFile) or not self.machine.admits(envelope):
+            return None
+        self.receive(now, envelope)
+        return question
+
     def _catch_up(self) -> None:
         """Take what came for catch-up, once it is on disk to which cluster this node belongs.
 
@@ -262,8 +290,6 @@ class Engine:
                 self._pull(self.catchup.found(read, blocks, edition))
             case Listed(read, offers, edition):
                 self._pull(self.catchup.listed(read, offers, edition))
-            case Fetched(read, data):
-                self._pull(self.catchup.part(read, data))
             case Unreadable(read, reason):
                 self._pull(self.catchup.unreadable(read, reason))
 
@@ -271,8 +297,12 @@ class Engine:
         """Take the outcome of work on files that was asked for."""
         self._at(now)
         match outcome:
-            case Written(transfer):
-                self._pull(self.catchup.written(transfer))
+            case Fetched(transfer):
+                self._pull(self.catchup.fetched(transfer))
+            case Interrupted(transfer):
+                self._pull(self.catchup.interrupted(transfer, progressed=outcome.progressed))
+            case Withheld(transfer):
+                self._pull(self.catchup.withheld(transfer))
             case Refused(transfer):
                 if transfer == self._installing:
                     self._append_waiting()
@@ -447,9 +477,24 @@ class Engine:
             self._port.send(to, self.machine.envelope(to, message))
 
     def _take(self, step: SegmentStep) -> None:
-        if isinstance(step, InstallSegment) and not step.staged:
-            self._installing = step.transfer
-        self._port.take(partial(self._taker.take, step))
+        match step:
+            case FetchSegment(_, offer, source, position):
+                question = PullFile(offer.id, offer.offset, offer.bytes, position)
+                envelope = self.machine.envelope(source, question)
+                self._port.fetch(source, envelope, partial(self._taker.fetch, step))
+            case InstallSegment():
+                self._installing = 0 if step.staged else step.transfer
+                self._port.take(partial(self._taker.install, step))
+            case _:
+                self._port.hang_up()
+                self._port.take(self._taker.drop)
+
+    @property
+    def progress(self) -> Progress | None:
+        """How much of the segments that are being taken has come; None if none are. For any thread."""
+        if (progress := self.catchup.progress) is None:
+            return None
+        return Progress(min(progress.done + self._taker.taken, progress.total), progress.total)
 
     def _jump(self, outcome: Installed) -> None:
         """A segment is part of the log."""

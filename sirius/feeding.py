@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from sirius.catchup.effects import ListSegments, Read, ReadFile, ReadRange
+from sirius.catchup.effects import ListSegments, Read, ReadRange
 from sirius.catchup.messages import Edition, SegmentOffer
 from sirius.errors import LogError
 from sirius.wal import Block, Log, Manifest
@@ -32,13 +32,6 @@ class Listed(NamedTuple):
     edition: Edition
 
 
-class Fetched(NamedTuple):
-    """Bytes of a file."""
-
-    read: int
-    data: bytes
-
-
 class Unreadable(NamedTuple):
     """It cannot be read here."""
 
@@ -46,7 +39,7 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-Fed = Found | Listed | Fetched | Unreadable
+Fed = Found | Listed | Unreadable
 
 
 def edition_of(manifest: Manifest) -> Edition:
@@ -62,9 +55,6 @@ def feed(log: Log, read: Read) -> Fed:
                 return _range(log, read)
             case ListSegments():
                 return _segments(log, read)
-            case ReadFile(number, segment, offset, bytes_max):
-                # Unchecked: whoever takes it checks every block, and would have to in any case.
-                return Fetched(number, log.read_raw(segment, offset, bytes_max))
     except (LogError, OSError) as error:
         return Unreadable(read.read, str(error))
 

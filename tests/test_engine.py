@@ -34,7 +34,7 @@ from sirius.paxos.messages import (
     Welcome,
 )
 from sirius.remembering import CLUSTER_TAG
-from sirius.taking import Taken, Written
+from sirius.taking import Fetched, Stream, Taken
 from sirius.testing.filesystem import MemoryFileSystem
 from sirius.types import NO_BALLOT, Ballot, NodeId, Seq
 from sirius.wal import Block, Log, LogConfig, Op, Update
@@ -70,6 +70,12 @@ class Outside:
 
     def take(self, work: Callable[[], Taken | None]) -> None:
         raise AssertionError(f"nobody gives files: {work}")
+
+    def fetch(self, source: Member, envelope: Envelope, work: Callable[[Stream], Taken]) -> None:
+        raise AssertionError(f"nobody offers files: {source}, {envelope}, {work}")
+
+    def hang_up(self) -> None:
+        raise AssertionError("nothing is on its way")
 
     def installed(self, first: Seq, last: Seq) -> None:
         raise AssertionError(f"nobody gave a segment from {first} to {last}")
@@ -207,7 +213,7 @@ CALLS: dict[str, Callable[[Engine], None]] = {
     "hand_over": lambda engine: engine.hand_over(LATE),
     "sync": lambda engine: engine.sync(LATE),
     "settle": lambda engine: engine.settle(LATE),
-    "took": lambda engine: engine.took(LATE, Written(1)),
+    "took": lambda engine: engine.took(LATE, Fetched(1)),
 }
 
 

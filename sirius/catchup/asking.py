@@ -121,22 +121,19 @@ class Asking:
         if self.transfer is None:
             self.rounds.ask(source, self._question(source))
         else:
-            self.ask_parts(self.transfer)
+            self._fetch(self.transfer)
 
-    def ask_parts(self, transfer: Transfer) -> None:
-        """Ask for as many parts of a file as may be under way, unless it is time to wait."""
-        if not self.rounds.is_due or transfer.is_installing:
-            return
-        next_request, position = self.rounds.next_request, self.tail.position
-        for question in transfer.questions(next_request, self.window.bytes, position):
-            self.context.send(transfer.source.member, question)
+    def _fetch(self, transfer: Transfer) -> None:
+        """Have the segment sent, unless it is on its way or it is time to wait."""
+        if self.rounds.is_due and transfer.is_resting:
+            self.context.out.segments.append(transfer.fetch(self.tail.position))
 
     def begin_transfer(self, source: Source, answer: Segments) -> None:
         """Take the segments that were offered. Until they are here nothing else may grow the log, so no stream."""
         self._transfers += 1
         self.stream = None
         staged = self.resync is not None
-        self.transfer = Transfer(self._transfers, self.context, source, answer, staged=staged)
+        self.transfer = Transfer(self._transfers, source, answer, staged=staged)
 
     def ask_another(self, source: Source) -> None:
         """This one cannot help."""
@@ -202,7 +199,7 @@ class Asking:
 
     def drop_transfer(self) -> None:
         if self.transfer:
-            self.context.out.segments += self.transfer.drop()
+            self.context.out.segments.append(self.transfer.drop())
             self.transfer = None
 
     def below_floor(self, source: Source, standing: Standing) -> None:

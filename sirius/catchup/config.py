@@ -48,10 +48,8 @@ class CatchupConfig:
     """Who is further behind than this asks for segments as files; 0: never."""
     segments_max: int = 64
     """How many segments are offered at a time."""
-    file_bytes_max: int = 1024 * 1024
-    """How much of a file travels in one message. More is slower: what a cache holds is copied for next to nothing."""
-    file_parts_max: int = 16
-    """How many parts of a file a puller has asked for and not written, and how many a source reads for one puller."""
+    files_max: int = 8
+    """To how many nodes a source sends files at a time. Others are told to come back."""
 
     range_slots_max: int = 65536
     """How much a source puts into one answer, however much was asked for. One value always fits."""

@@ -3,16 +3,18 @@
 1. `floor`: the log's tombstone floor rises to this, on disk, before anything below is appended: what comes was read
    from a log that has dropped deletes up to there.
 2. `learned` goes to the consensus machine (`learn`), whose appends go to the log: decided values, in order, proven.
-3. `segments`: files on their way. `WritePart` writes into a file that is not part of the log, and is answered by
-   `written`; `InstallSegment` checks it as a whole (its checksum, its blocks, that they cover exactly what was offered)
-   and makes it the next of the log, or of the staged log, and is answered by `installed`. `refused` answers either, at
-   most once a transfer. `DropSegment` deletes an unfinished one. These steps happen in their order, and may take their
-   time: what follows below does not wait for them.
+3. `segments`: files on their way. `FetchSegment` opens a stream to the source with a `PullFile`, checks what comes and
+   writes it into a file that is not part of the log. It always ends, silence ends it too, and is answered by `fetched`,
+   by `interrupted` (what has come stays, and the next one goes on from there), or by `withheld` (the source has it no
+   more). `InstallSegment` checks it as a whole (its checksum, that its blocks cover exactly what was offered) and makes
+   it the next of the log, or of the staged log, and is answered by `installed`. `refused` answers either: what came is
+   damaged. `DropSegment` ends a stream under way, whose answer nobody waits for any more, and deletes what came. These
+   steps happen in their order, and may take their time: what follows below does not wait for them.
 4. `resync`: `BeginResync` empties the staging place, whatever is there, also after a crash; `Stage` appends to it;
    `FinishResync` swaps it for the log in one step that a crash either did or did not do, has the application drop the
    keys that are not in the new state, and is answered by `resynced` or `resync_failed`; nothing is appended to either
    log in between. `AbandonResync` drops the staging place.
-5. `read`: reads for others; each is answered by exactly one of `found`, `listed`, `part` or `unreadable`.
+5. `read`: reads for others; each is answered by exactly one of `found`, `listed` or `unreadable`.
 6. `send` leaves. It waits for nothing that stands above.
 """
 
@@ -24,7 +26,7 @@ from typing import NamedTuple
 from sirius.catchup.messages import Message, SegmentOffer
 from sirius.paxos.members import Member
 from sirius.paxos.values import Value
-from sirius.types import SegmentId, Seq
+from sirius.types import Seq
 
 
 class ReadRange(NamedTuple):
@@ -44,25 +46,16 @@ class ListSegments(NamedTuple):
     segments_max: int
 
 
-class ReadFile(NamedTuple):
-    """Bytes of a segment's file."""
-
-    read: int
-    segment: SegmentId
-    offset: int
-    bytes_max: int
+Read = ReadRange | ListSegments
 
 
-Read = ReadRange | ListSegments | ReadFile
-
-
-class WritePart(NamedTuple):
-    """The next bytes of what was offered; offset 0 begins it anew."""
+class FetchSegment(NamedTuple):
+    """Have it sent, or the rest of it. `position` is how far this node is, for the source to know."""
 
     transfer: int
     offer: SegmentOffer
-    offset: int
-    data: bytes
+    source: Member
+    position: Seq
 
 
 class InstallSegment(NamedTuple):
@@ -80,7 +73,7 @@ class DropSegment(NamedTuple):
     offer: SegmentOffer
 
 
-SegmentStep = WritePart | InstallSegment | DropSegment
+SegmentStep = FetchSegment | InstallSegment | DropSegment
 
 
 class BeginResync(NamedTuple):

@@ -1,8 +1,8 @@
 """The feeder: answers those who pull from this node.
 
 It declares only what it has in hand. Recent ranges come from a cache; for all others the driver reads the log, a
-bounded number of reads at a time, one a puller (of files, some parts), and says what it found or that it could not. A
-range that cannot be read is "unavailable", never empty.
+bounded number of reads at a time, one a puller, and says what it found or that it could not. A range that cannot be
+read is "unavailable", never empty. Files go their own way, from disk into a stream; here it is only noted for whom.
 
 **Deletes.** A range is given to whom it fits: who is at 0, or at or above the tombstone floor, or has all it has from
 this very era of this log (`sirius.catchup.ranges`). Everybody else is told to resync. This is judged by the edition
@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 from sirius.catchup.cache import Cache, fitted
 from sirius.catchup.context import Context
-from sirius.catchup.effects import ListSegments, Read, ReadFile, ReadRange
+from sirius.catchup.effects import ListSegments, Read, ReadRange
 from sirius.catchup.followers import Followers
 from sirius.catchup.messages import (
     Busy,
     Edition,
-    FilePart,
     Path,
     Pull,
     PullFile,
@@ -42,7 +41,7 @@ from sirius.paxos.members import Member
 from sirius.paxos.values import Value
 from sirius.types import Seq
 
-_Question = Pull | PullSegments | PullFile
+_Question = Pull | PullSegments
 
 
 class _Reading(NamedTuple):
@@ -136,10 +135,8 @@ class Feeder:
             self._read(sender, message, ListSegments(self._reads, message.first, segments_max))
 
     def pull_file(self, sender: Member, message: PullFile) -> None:
+        """Somebody takes a file: deletes behind it are kept meanwhile."""
         self.followers.register(sender, message.position)
-        bytes_max = min(message.bytes_max, self._context.config.file_bytes_max)
-        effect = ReadFile(self._reads, message.segment, message.offset, bytes_max)
-        self._read(sender, message, effect)
 
     def subscribe(self, sender: Member, message: Subscribe) -> None:
         self.followers.register(sender, message.after)
@@ -153,24 +150,13 @@ class Feeder:
         mine = [each.question for each in self._readings.values() if each.member == sender]
         if question in mine:
             return  # the network has repeated it
-        if not self._has_room(question, mine):
+        if mine or len(self._readings) >= self._context.config.reads_max:
             busy = Busy(question.request, self._context.config.busy_retry_s)
             self._context.send(sender, busy)
             return
         self._readings[self._reads] = _Reading(sender, question, effect)
         self._reads += 1
         self._context.out.read.append(effect)
-
-    def _has_room(self, question: _Question, mine: Sequence[_Question]) -> bool:
-        """Say whether somebody whose questions are `mine` may ask another. Parts of files count apart from the rest."""
-        config, is_file = self._context.config, isinstance(question, PullFile)
-        each_max = config.file_parts_max if is_file else 1
-        questions = [each.question for each in self._readings.values()]
-        asked, all_asked = (
-            sum(isinstance(each, PullFile) == is_file for each in some)
-            for some in (mine, questions)
-        )
-        return asked < each_max and all_asked < each_max * config.reads_max
 
     # ------------------------------------------------------------------ the driver's word
 
@@ -197,18 +183,6 @@ class Feeder:
             self._context.send(member, Segments(question.request, tuple(offers), standing))
         else:
             self._context.send(member, Resync(question.request, standing))
-
-    def part(self, read: int, data: bytes) -> None:
-        """Answer with bytes of a segment."""
-        member, question, effect = self._done(read)
-        if not isinstance(question, PullFile):
-            raise InvariantViolation(f"{len(data)} bytes are no answer to {effect}")
-        if not data:
-            unavailable = Unavailable(question.request, "the file ends before", self.standing())
-            self._context.send(member, unavailable)
-            return
-        request, segment, offset, *_ = question
-        self._context.send(member, FilePart(request, segment, offset, data, self.standing()))
 
     def unreadable(self, read: int, reason: str) -> None:
         """Answer that it cannot be read here."""

@@ -18,7 +18,6 @@ from sirius.catchup.feeder import Feeder
 from sirius.catchup.messages import (
     Busy,
     Edition,
-    FilePart,
     Here,
     Message,
     Path,
@@ -71,7 +70,6 @@ class Catchup:
             Subscribe: feeder.subscribe,
             Range: puller.range,
             Segments: puller.segments,
-            FilePart: puller.part,
             Unavailable: puller.unavailable,
             Resync: puller.below_floor,
             Busy: puller.busy,
@@ -142,7 +140,7 @@ class Catchup:
 
     @property
     def progress(self) -> Progress | None:
-        """How much of the segments that are being taken has come; None if none are."""
+        """How much of the segments that are being taken is installed; None if none are."""
         return self._puller.progress
 
     @property
@@ -211,19 +209,24 @@ class Catchup:
         self._feeder.listed(read, offers, edition)
         return self._effects()
 
-    def part(self, read: int, data: bytes) -> Effects:
-        """Answer `ReadFile`."""
-        self._feeder.part(read, data)
-        return self._effects()
-
     def unreadable(self, read: int, reason: str) -> Effects:
         """Answer any read: corrupt, quarantined, not there, not written yet."""
         self._feeder.unreadable(read, reason)
         return self._effects()
 
-    def written(self, transfer: int) -> Effects:
-        """Answer `WritePart`. Parts that are asked for and not written are bounded: this makes room for more."""
-        self._puller.written(transfer)
+    def fetched(self, transfer: int) -> Effects:
+        """Answer `FetchSegment`: all of it is there."""
+        self._puller.fetched(transfer)
+        return self._effects()
+
+    def interrupted(self, transfer: int, *, progressed: bool) -> Effects:
+        """Answer `FetchSegment`: the stream broke off, or never began. `progressed`: something has come before."""
+        self._puller.interrupted(transfer, progressed=progressed)
+        return self._effects()
+
+    def withheld(self, transfer: int) -> Effects:
+        """Answer `FetchSegment`: the source does not give it, as compaction has put another in its place."""
+        self._puller.withheld(transfer)
         return self._effects()
 
     def installed(self, transfer: int) -> Effects:
@@ -234,7 +237,7 @@ class Catchup:
         return self._effects()
 
     def refused(self, transfer: int) -> Effects:
-        """Answer `WritePart` or `InstallSegment`: what came is damaged or does not fit, or there is no room for it.
+        """Answer `FetchSegment` or `InstallSegment`: what came is damaged or does not fit, or there is no room for it.
         `DropSegment` follows, unless the transfer was given up before."""
         self._puller.refused(transfer)
         return self._effects()

@@ -112,27 +112,13 @@ class Segments(NamedTuple):
 
 
 class PullFile(NamedTuple):
-    """Bytes of a segment's file from `offset` on, please. Answered by FilePart, Unavailable or Busy.
+    """So many bytes of a segment's file from `offset` on, please. They come as a stream of their own: see `effects`."""
 
-    Several of these may be under way at a time.
-    """
-
-    request: int
     segment: SegmentId
     offset: int
-    bytes_max: int
+    bytes: int
     position: Seq
     """How far I am; the other questions say it by their `first` or `after`."""
-
-
-class FilePart(NamedTuple):
-    """Bytes of a segment's file."""
-
-    request: int
-    segment: SegmentId
-    offset: int
-    data: bytes
-    standing: Standing
 
 
 class Subscribe(NamedTuple):
@@ -167,7 +153,6 @@ Message = (
     | PullSegments
     | Segments
     | PullFile
-    | FilePart
     | Subscribe
     | Push
     | Here

@@ -18,7 +18,6 @@ from sirius.catchup.effects import FinishResync, Stage
 from sirius.catchup.messages import (
     Busy,
     Edition,
-    FilePart,
     Path,
     Pull,
     PullSegments,
@@ -57,15 +56,8 @@ class Puller:
     def tick(self) -> None:
         if lost := self._rounds.expired():
             self._asking.lost(lost.source)
-        self._watch_transfer()
         self._watch_stream()
         self._asking.begin_if_due()
-
-    def _watch_transfer(self) -> None:
-        transfer = self._asking.transfer
-        if transfer is not None and transfer.is_lost:
-            transfer.ask_again()
-            self._asking.lost(transfer.source)
 
     def _watch_stream(self) -> None:
         asking, stream = self._asking, self._asking.stream
@@ -127,36 +119,12 @@ class Puller:
                 asking.use_ranges(offers[0].first - 1 if offers else None)
             asking.ask(asked.source)
 
-    def part(self, sender: Member, message: FilePart) -> None:
-        asking, transfer = self._asking, self._asking.transfer
-        if transfer is None or not transfer.is_asked(sender, message.request):
-            return
-        if not self._accepts(transfer.source, message.standing):
-            return
-        is_prompt = transfer.is_prompt(message.request)
-        steps = transfer.part(message)
-        if steps is None:
-            asking.ask_another(transfer.source)
-            return
-        asking.succeeded()
-        if is_prompt:
-            asking.window.grow()
-        self._context.out.segments += steps
-        if transfer.is_installing:
-            self._raise_floor(transfer.standing.edition)
-        asking.ask_parts(transfer)
-
     def unavailable(self, sender: Member, message: Unavailable) -> None:
-        asking, transfer = self._asking, self._asking.transfer
-        if transfer is not None and transfer.is_asked(sender, message.request):
-            if self._accepts(transfer.source, message.standing):
-                self._do_without_files(transfer.source)
-            return
         asked = self._rounds.answered_any(sender, message.request)
         if asked is None or not self._accepts(asked.source, message.standing):
             return
         if isinstance(asked.question, Pull):
-            asking.ask_another(asked.source)
+            self._asking.ask_another(asked.source)
         else:
             self._do_without_files(asked.source)
 
@@ -172,11 +140,7 @@ class Puller:
             self._asking.below_floor(asked.source, message.standing)
 
     def busy(self, sender: Member, message: Busy) -> None:
-        transfer = self._asking.transfer
-        if transfer is not None and transfer.is_asked(sender, message.request):
-            transfer.ask_again()
-            self._rounds.wait(message.retry_s)
-        elif self._rounds.answered_any(sender, message.request):
+        if self._rounds.answered_any(sender, message.request):
             self._rounds.wait(message.retry_s)
 
     def push(self, sender: Member, message: Push) -> None:
@@ -275,12 +239,30 @@ class Puller:
         transfer = self._asking.transfer
         return transfer.progress if transfer else None
 
-    def written(self, number: int) -> None:
-        """A part of a segment is written: there is room for another."""
+    def fetched(self, number: int) -> None:
+        """All of a segment is here."""
+        if transfer := self._under_way(number):
+            self._asking.succeeded()
+            self._raise_floor(transfer.standing.edition)
+            self._context.out.segments.append(transfer.install())
+
+    def interrupted(self, number: int, *, progressed: bool) -> None:
+        """No more comes of the stream. A source that gave something is asked as often as one that never failed."""
+        if transfer := self._under_way(number):
+            transfer.rest()
+            if progressed:
+                self._asking.succeeded()
+            self._asking.lost(transfer.source)
+
+    def withheld(self, number: int) -> None:
+        """The file is gone."""
+        if transfer := self._under_way(number):
+            self._do_without_files(transfer.source)
+
+    def _under_way(self, number: int) -> Transfer | None:
+        """Return the transfer of this number; None if it was given up."""
         transfer = self._asking.transfer
-        if transfer is not None and transfer.number == number:
-            transfer.written()
-            self._asking.ask_parts(transfer)
+        return transfer if transfer is not None and transfer.number == number else None
 
     def installed(self, number: int) -> Seq | None:
         """The segment is part of the log; return how far that goes now. None if it is part of the staged one."""
@@ -295,15 +277,14 @@ class Puller:
 
     def refused(self, number: int) -> None:
         """What came is no good, or does not fit. What was offered is taken as ranges, which their source checks."""
-        transfer = self._asking.transfer
-        if transfer is not None and transfer.number == number:
-            transfer.is_installing = False
+        if transfer := self._under_way(number):
+            transfer.rest()
             self._asking.use_ranges(transfer.offer.last)
             self._asking.ask_another(transfer.source)
 
     def _installing(self, number: int) -> Transfer:
-        transfer = self._asking.transfer
-        if transfer is None or (transfer.number, transfer.is_installing) != (number, True):
+        transfer = self._under_way(number)
+        if transfer is None or not transfer.is_installing:
             raise InvariantViolation(f"no segment of transfer {number} is being installed")
         return transfer
 

@@ -87,7 +87,7 @@ class Node:
         from sirius.driver.network import NodeBackend
 
         driver = self.driver
-        return NodeBackend(self, driver.publish, lambda: driver.disk.log, driver.pool)
+        return NodeBackend(self, driver.publish, driver.give, lambda: driver.disk.log, driver.pool)
 
     def _read_members(self) -> MembersFile | None:
         """Open the member file. Where there is a cluster already a bad one is no reason not to start: who votes stands

@@ -12,23 +12,25 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from sirius.catchup.effects import Read, ReadFile
+from sirius.catchup.effects import Read
 from sirius.driver.acks import Ack, fail
 from sirius.driver.acquaintances import Acquaintances
 from sirius.driver.applier import Applier, ApplySettings
 from sirius.driver.disk import Disk
+from sirius.driver.files import FileStream, Giving
 from sirius.driver.inbox import Inbox
-from sirius.driver.pacing import Pace
 from sirius.driver.requests import Requests
 from sirius.engine import Engine, Settings, World
 from sirius.errors import (
     DiskFull,
     HandlerFailed,
+    InvariantViolation,
     LogError,
     NodeClosed,
     NodeError,
@@ -43,7 +45,7 @@ from sirius.paxos.effects import Answer, Rejected
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.paxos.values import Numbers
-from sirius.taking import Refused, Taken
+from sirius.taking import Interrupted, Refused, Stream, Taken, Withheld
 from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy, LogConfig, Snapshot, Update
 
@@ -56,10 +58,14 @@ _REOPEN_S_MAX: Final = 30.0
 
 
 class Transport(Protocol):
-    """The way to other nodes. All but `send` is awaited on the loop."""
+    """The way to other nodes. `start` and `close` are awaited on the loop."""
 
     def send(self, to: Member, envelope: Envelope, wait_s: float = 0.0) -> None:
         """Send a message, or lose it. Never waits, never raises; the message may wait for `wait_s` for company."""
+        ...
+
+    def stream(self, source: Member, envelope: Envelope) -> FileStream:
+        """Return a stream on which a file will come: another thread opens it, and reads it."""
         ...
 
     async def start(self, received: Callable[[Sequence[Envelope]], None]) -> None: ...
@@ -113,7 +119,9 @@ class Driver:
             recorder=recorder,
         )
         self._decided: list[Block] = []
-        self._pace = Pace()
+        self._giving = Giving(lambda: self.disk.log, self.pool, settings.machines.catchup.files_max)
+        self._stream: FileStream | None = None
+        """On which a file comes."""
         self._installed = Seq(0)
         """The log has segments up to here of which the apply thread was not told."""
         self._turn_ends = False
@@ -283,6 +291,7 @@ class Driver:
         self.with_engine(lambda engine: engine.hand_over(time.monotonic()))
         await self._until(lambda: self.engine is None or not self._can_hand_over, deadline)
         self.with_engine(lambda engine: engine.stop("the node was closed"))
+        self.hang_up()
         self._end_turn()
 
     @property
@@ -440,19 +449,7 @@ class Driver:
         self._requests.answer(answer)
 
     def read(self, read: Read) -> None:
-        """Part of the engine's port: the log is read on another thread, and files not too fast beside other work."""
-        wait_s = 0.0
-        if isinstance(read, ReadFile) and self.engine is not None:
-            is_busy = self.engine.waits_for_journal or self.inbox.outstanding > 0
-            wait_s = self._pace.wait_s(time.monotonic(), read.bytes_max, is_busy=is_busy)
-        if wait_s > 0.0:
-            self._loop.call_later(wait_s, self._read, self.engine, read)
-        else:
-            self._read(self.engine, read)
-
-    def _read(self, engine: Engine | None, read: Read) -> None:
-        if engine is not self.engine or self._stopping.is_set():
-            return
+        """Part of the engine's port: the log is read on another thread."""
         job = self._loop.run_in_executor(self.pool, feed, self.disk.log, read)
         job.add_done_callback(partial(self._fed, self.engine))
 
@@ -460,6 +457,33 @@ class Driver:
         if engine is self.engine and engine is not None and not job.cancelled():  # type: ignore[attr-defined]
             engine.fed(time.monotonic(), job.result())  # type: ignore[attr-defined]
             self._end_turn_soon()
+
+    def give(self, envelope: Envelope) -> AsyncIterator[bytes]:
+        """Return the file that another node asks for, piece by piece."""
+        question = self.engine.serve(time.monotonic(), envelope) if self.engine else None
+        if question is None:
+            raise NodeError("there is no file for nodes that are not of this cluster")
+        return self._giving.pieces(question, lambda: self._is_busy)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether updates are under way."""
+        if self.engine is None:
+            return False
+        return self.engine.waits_for_journal or self.inbox.outstanding > 0
+
+    def fetch(self, source: Member, envelope: Envelope, work: Callable[[Stream], Taken]) -> None:
+        """Part of the engine's port."""
+        if self._transport is None:
+            raise InvariantViolation(f"a node without a network is to take files from {source}")
+        self._stream = stream = self._transport.stream(source, envelope)
+        self.take(partial(_use, stream, work))
+
+    def hang_up(self) -> None:
+        """Part of the engine's port."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
     def take(self, work: Callable[[], Taken | None]) -> None:
         """Part of the engine's port: files are written on their own thread."""
@@ -470,8 +494,10 @@ class Driver:
         if job.cancelled() or engine is not self.engine or engine is None:
             return
         if (outcome := job.result()) is not None:
-            if isinstance(outcome, Refused):
-                _log.warning("a segment from another node was refused: %s", outcome.reason)
+            if isinstance(outcome, Refused | Interrupted | Withheld):
+                level = logging.WARNING if isinstance(outcome, Refused) else logging.INFO
+                what = type(outcome).__name__.lower()
+                _log.log(level, "a segment from another node was %s: %s", what, outcome.reason)
             engine.took(time.monotonic(), outcome)
             self._end_turn_soon()
 
@@ -522,6 +548,7 @@ class Driver:
         if time.monotonic() - self._adopted_at > _REOPEN_S_MAX:
             self._reopen_s = _REOPEN_S
         engine, self.engine = self.engine, None
+        self.hang_up()
         self.trouble = str(failure)
         _log.error(
             "the disk of this node is out of order; it is opened again in %g s: %s",
@@ -563,6 +590,12 @@ class Driver:
         self.trouble = None
         _log.info("the disk is in order again, up to %d", self.disk.log.durable_seq)
         self.wish(self._wish)
+
+
+def _use(stream: FileStream, work: Callable[[Stream], Taken]) -> Taken:
+    """On the files' thread: do work with a stream, and end it."""
+    with closing(stream):
+        return work(stream)
 
 
 def _is_ours(error: Exception) -> bool:

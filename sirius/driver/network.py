@@ -6,20 +6,24 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sirius.config import SiriusConfig
+from sirius.driver.files import Call
 from sirius.errors import NodeError
 from sirius.ops.status import PeerStatus
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.paxos.values import Numbers
+from sirius.transport import wire
+from sirius.transport.fetching import Fetch, fetch
 from sirius.transport.limits import TransportLimits
 from sirius.transport.links import Links
 from sirius.transport.publishing import Membership
 from sirius.transport.security import Security, security_from
-from sirius.transport.server import Server
+from sirius.transport.server import FILE, Server
 from sirius.types import Seq
 from sirius.wal import Block, Log, Update
 
@@ -44,6 +48,8 @@ class Network:
     def __init__(self, config: SiriusConfig, backend: Callable[[], NodeBackend]) -> None:
         limits = TransportLimits(log=config.limits())
         security = security_of(config)
+        self._security = security
+        self._silence_s = config.catchup.request_timeout_s
         self._links = Links(config.name, limits, security)
         self._server = Server(config.listen_address, security, limits)
         self._backend = backend
@@ -57,6 +63,14 @@ class Network:
     def send(self, to: Member, envelope: Envelope, wait_s: float = 0.0) -> None:
         """Send a message, or lose it."""
         self._links.send(to, envelope, wait_s)
+
+    def stream(self, source: Member, envelope: Envelope) -> Call:
+        """Return a stream on which a file will come."""
+        return Call(partial(self._fetch, source.name), envelope)
+
+    def _fetch(self, address: str, envelope: Envelope) -> Fetch:
+        request = wire.frame([wire.encode(envelope)])
+        return fetch(address, FILE, request, self._security, self._silence_s)
 
     def keep(self, names: Collection[str]) -> None:
         """Let go of links to others that nobody has used for a while."""
@@ -103,10 +117,12 @@ class NodeBackend:
         self,
         node: Served,
         publish: Callable[[Sequence[Update], Numbers | None], Any],
+        give: Callable[[Envelope], AsyncIterator[bytes]],
         log: Callable[[], Log],
         pool: Executor,
     ) -> None:
         self._node = node
+        self.give = give
         self._publish = publish
         self._log = log
         self._pool = pool

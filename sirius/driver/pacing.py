@@ -12,14 +12,14 @@ _BUSY_BYTES_PER_S: Final = 100e6
 
 
 class Pace:
-    """When the next part of a file may be read. Times are those of one clock, in seconds."""
+    """When the next piece of a file may go. Times are those of one clock, in seconds."""
 
     def __init__(self, bytes_per_s: float = _BUSY_BYTES_PER_S) -> None:
         self._bytes_per_s = bytes_per_s
         self._free_at = 0.0
 
     def wait_s(self, now: float, size: int, *, is_busy: bool) -> float:
-        """Return for how long a part of that size has to wait."""
+        """Return for how long a piece of that size has to wait."""
         begin = max(now, self._free_at) if is_busy else now
         self._free_at = begin + size / self._bytes_per_s
         return begin - now

@@ -111,7 +111,7 @@ def report(node: Node) -> Status:
     configuration = machine.configuration if machine else None
     known = max(machine.known, engine.catchup.known) if machine and engine else 0
     source = engine.catchup.source if engine else None
-    progress = engine.catchup.progress if engine else None
+    progress = engine.progress if engine else None
     return Status(
         name=node.name,
         state=_state(node),

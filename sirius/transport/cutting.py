@@ -1,7 +1,7 @@
 """Large frames, taken apart around their blobs.
 
-Protobuf copies a blob twice: when it parses a frame, and when somebody asks for the blob. A part of a file has a
-megabyte, so that costs more than all the rest of taking it. Here the fields of an envelope are told apart by the few
+Protobuf copies a blob twice: when it parses a frame, and when somebody asks for the blob. Blocks have up to some
+megabytes, and that costs more than all the rest of taking one. Here the fields of an envelope are told apart by the few
 bytes in front of each, the blobs are cut out of the frame, and protobuf gets what is left::
 
     field     number << 3 | kind, a varint | content

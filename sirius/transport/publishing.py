@@ -16,6 +16,7 @@ import grpc
 
 from sirius.errors import OutcomeUnknown, SiriusError
 from sirius.paxos.members import Configuration, Member
+from sirius.paxos.messages import Envelope
 from sirius.paxos.values import Numbers
 from sirius.transport import sirius_pb2 as pb
 from sirius.transport.columns import from_columns
@@ -60,6 +61,10 @@ class Backend(Protocol):
 
     def tail(self, first: Seq, follow: bool) -> AsyncIterator[Block]:
         """Yield what is decided from `first` on; with `follow`, also what comes. Closed when the client is gone."""
+        ...
+
+    def give(self, envelope: Envelope) -> AsyncIterator[bytes]:
+        """Yield the bytes that a node asks for by `PullFile`. Closed when it is gone."""
         ...
 
     async def transfer_leadership(self, to: str | None) -> None:

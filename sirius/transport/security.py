@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import socket
 import ssl
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -58,6 +59,13 @@ class Security(Protocol):
         """Return a new channel of `grpc`."""
         ...
 
+    def connect(self, address: str, timeout_s: float) -> socket.socket:
+        """Return a connection for those who speak HTTP/2 by hand. May block, for `timeout_s` at each step.
+
+        Raises what sockets and TLS raise, and `ValueError` or `OverflowError` if the address is none.
+        """
+        ...
+
     def roles(self, context: Any) -> Collection[Role]:
         """Say what the other end of a call is."""
         ...
@@ -85,6 +93,10 @@ class Plaintext:
     def blocking_channel(self, address: str, options: Options) -> Any:
         self._check(address, "connects to")
         return grpc.insecure_channel(target(address), options)
+
+    def connect(self, address: str, timeout_s: float) -> socket.socket:
+        self._check(address, "connects to")
+        return _connected(address, timeout_s)
 
     def roles(self, context: Any) -> Collection[Role]:  # noqa: ARG002
         return EVERYTHING
@@ -155,6 +167,16 @@ class Tls:
     def blocking_channel(self, address: str, options: Options) -> Any:
         return grpc.secure_channel(target(address), self._credentials(), options)
 
+    def connect(self, address: str, timeout_s: float) -> socket.socket:
+        context = self.context()
+        context.set_alpn_protocols(["h2"])
+        plain = _connected(address, timeout_s)
+        try:
+            return context.wrap_socket(plain, server_hostname=host_of(address))
+        except BaseException:
+            plain.close()
+            raise
+
     def roles(self, context: Any) -> Collection[Role]:
         return roles_of(names_of(context.auth_context()), self._settings.roles)
 
@@ -165,7 +187,7 @@ class Tls:
         return f"a certificate for {', '.join(names)} may not speak as the node {node}"
 
     def context(self) -> ssl.SSLContext:
-        """Return what Python's own TLS needs, to find out why gRPC's failed."""
+        """Return what Python's own TLS needs: for those who do without gRPC's, and to find out why that failed."""
         settings = self._settings
         context = ssl.create_default_context(cafile=settings.authority)
         context.load_cert_chain(settings.certificate, settings.key)
@@ -273,3 +295,14 @@ def _configuration(pem: Pem) -> Any:
     return grpc.ssl_server_certificate_configuration(
         [(pem.key, pem.certificate)], root_certificates=pem.authority
     )
+
+
+def _connected(address: str, timeout_s: float) -> socket.socket:
+    """Return a connection on which small messages do not wait for company."""
+    connection = socket.create_connection((host_of(address), _port_of(address)), timeout_s)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])

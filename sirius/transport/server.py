@@ -16,7 +16,14 @@ from typing import Any, Final, cast, get_args
 
 import grpc
 
-from sirius.errors import BadMessage, NodeClosed, SiriusError, TransportError, UsageError
+from sirius.errors import (
+    BadMessage,
+    NodeClosed,
+    Overloaded,
+    SiriusError,
+    TransportError,
+    UsageError,
+)
 from sirius.paxos import messages as paxos
 from sirius.paxos.messages import Envelope
 from sirius.transport import sirius_pb2 as pb
@@ -33,8 +40,11 @@ _NODES: Final = frozenset({Role.MEMBER, Role.FOLLOWER})
 _CLIENTS: Final = frozenset({Role.CLIENT, Role.MEMBER, Role.ADMIN})
 _ADMINS: Final = frozenset({Role.ADMIN})
 
+FILE: Final = "/sirius.v1.Nodes/File"
+
 METHODS: Final[dict[str, Collection[Role]]] = {
     "Nodes/Link": _NODES,
+    "Nodes/File": _NODES,
     "Clients/Publish": _CLIENTS,
     "Clients/Status": _CLIENTS,
     "Clients/Tail": _CLIENTS,
@@ -119,6 +129,17 @@ class Server:
         finally:
             self.links -= 1
 
+    async def _file(self, request: bytes, context: Any) -> None:
+        """Send a file in pieces, which are its bytes and nothing else."""
+        envelopes = list(wire.decode(request, self._limits.log))
+        if len(envelopes) != 1:
+            raise BadMessage(f"{len(envelopes)} questions for one file")
+        await self._known(context, envelopes[0].sender.name)
+        pieces: Any = self._node.give(envelopes[0])
+        async with aclosing(pieces):
+            async for piece in pieces:
+                await context.write(piece)
+
     async def _known(self, context: Any, name: str) -> str:
         """Return the name as which a caller speaks, once it is known that it may."""
         if why_not := self._security.why_not(context, name):
@@ -170,16 +191,17 @@ class Server:
         return self._backend
 
     def _handlers(self) -> tuple[Any, ...]:
-        stream, tail, call = (
+        stream, answers, call = (
             grpc.stream_stream_rpc_method_handler,
             grpc.unary_stream_rpc_method_handler,
             grpc.unary_unary_rpc_method_handler,
         )
         methods = {
             "Nodes/Link": (stream, self._link),
+            "Nodes/File": (answers, self._file),
             "Clients/Publish": (stream, self._publish),
             "Clients/Status": (call, self._status),
-            "Clients/Tail": (tail, self._tail),
+            "Clients/Tail": (answers, self._tail),
             "Admin/TransferLeadership": (call, self._transfer_leadership),
             "Admin/Members": (call, self._members),
         }
@@ -231,7 +253,7 @@ def _code(error: SiriusError) -> Any:
     match error:
         case BadMessage() | UsageError():
             return grpc.StatusCode.INVALID_ARGUMENT
-        case NodeClosed():
+        case NodeClosed() | Overloaded():
             return grpc.StatusCode.UNAVAILABLE
     return grpc.StatusCode.FAILED_PRECONDITION
 

@@ -15,8 +15,12 @@ class LinkReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class FilePiece(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Envelope(_message.Message):
-    __slots__ = ("cluster", "number", "sender", "to", "blobs", "accept", "accepted", "decided", "beat", "beat_ack", "forward", "push", "subscribe", "prepare", "promise", "preempted", "pre_vote", "pre_voted", "expected", "ask_index", "read_index", "take_over", "hello", "welcome", "found", "pull", "range", "unavailable", "resync", "busy", "pull_segments", "segments", "pull_file", "file_part", "here")
+    __slots__ = ("cluster", "number", "sender", "to", "blobs", "accept", "accepted", "decided", "beat", "beat_ack", "forward", "push", "subscribe", "prepare", "promise", "preempted", "pre_vote", "pre_voted", "expected", "ask_index", "read_index", "take_over", "hello", "welcome", "found", "pull", "range", "unavailable", "resync", "busy", "pull_segments", "segments", "pull_file", "here")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
@@ -50,7 +54,6 @@ class Envelope(_message.Message):
     PULL_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     PULL_FILE_FIELD_NUMBER: _ClassVar[int]
-    FILE_PART_FIELD_NUMBER: _ClassVar[int]
     HERE_FIELD_NUMBER: _ClassVar[int]
     cluster: int
     number: int
@@ -85,9 +88,8 @@ class Envelope(_message.Message):
     pull_segments: PullSegments
     segments: Segments
     pull_file: PullFile
-    file_part: FilePart
     here: Here
-    def __init__(self, cluster: _Optional[int] = ..., number: _Optional[int] = ..., sender: _Optional[_Union[Member, _Mapping]] = ..., to: _Optional[int] = ..., blobs: _Optional[_Iterable[bytes]] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., decided: _Optional[_Union[Decided, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_ack: _Optional[_Union[BeatAck, _Mapping]] = ..., forward: _Optional[_Union[Forward, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., promise: _Optional[_Union[Promise, _Mapping]] = ..., preempted: _Optional[_Union[Preempted, _Mapping]] = ..., pre_vote: _Optional[_Union[PreVote, _Mapping]] = ..., pre_voted: _Optional[_Union[PreVoted, _Mapping]] = ..., expected: _Optional[_Union[Expected, _Mapping]] = ..., ask_index: _Optional[_Union[AskIndex, _Mapping]] = ..., read_index: _Optional[_Union[ReadIndex, _Mapping]] = ..., take_over: _Optional[_Union[TakeOver, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., unavailable: _Optional[_Union[Unavailable, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., busy: _Optional[_Union[Busy, _Mapping]] = ..., pull_segments: _Optional[_Union[PullSegments, _Mapping]] = ..., segments: _Optional[_Union[Segments, _Mapping]] = ..., pull_file: _Optional[_Union[PullFile, _Mapping]] = ..., file_part: _Optional[_Union[FilePart, _Mapping]] = ..., here: _Optional[_Union[Here, _Mapping]] = ...) -> None: ...
+    def __init__(self, cluster: _Optional[int] = ..., number: _Optional[int] = ..., sender: _Optional[_Union[Member, _Mapping]] = ..., to: _Optional[int] = ..., blobs: _Optional[_Iterable[bytes]] = ..., accept: _Optional[_Union[Accept, _Mapping]] = ..., accepted: _Optional[_Union[Accepted, _Mapping]] = ..., decided: _Optional[_Union[Decided, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ..., beat_ack: _Optional[_Union[BeatAck, _Mapping]] = ..., forward: _Optional[_Union[Forward, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., promise: _Optional[_Union[Promise, _Mapping]] = ..., preempted: _Optional[_Union[Preempted, _Mapping]] = ..., pre_vote: _Optional[_Union[PreVote, _Mapping]] = ..., pre_voted: _Optional[_Union[PreVoted, _Mapping]] = ..., expected: _Optional[_Union[Expected, _Mapping]] = ..., ask_index: _Optional[_Union[AskIndex, _Mapping]] = ..., read_index: _Optional[_Union[ReadIndex, _Mapping]] = ..., take_over: _Optional[_Union[TakeOver, _Mapping]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ..., pull: _Optional[_Union[Pull, _Mapping]] = ..., range: _Optional[_Union[Range, _Mapping]] = ..., unavailable: _Optional[_Union[Unavailable, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., busy: _Optional[_Union[Busy, _Mapping]] = ..., pull_segments: _Optional[_Union[PullSegments, _Mapping]] = ..., segments: _Optional[_Union[Segments, _Mapping]] = ..., pull_file: _Optional[_Union[PullFile, _Mapping]] = ..., here: _Optional[_Union[Here, _Mapping]] = ...) -> None: ...
 
 class Ballot(_message.Message):
     __slots__ = ("round", "node")
@@ -412,30 +414,16 @@ class Segments(_message.Message):
     def __init__(self, request: _Optional[int] = ..., offers: _Optional[_Iterable[_Union[SegmentOffer, _Mapping]]] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class PullFile(_message.Message):
-    __slots__ = ("request", "segment", "offset", "bytes_max", "position")
-    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("segment", "offset", "bytes", "position")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
-    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    request: int
     segment: int
     offset: int
-    bytes_max: int
+    bytes: int
     position: int
-    def __init__(self, request: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ..., bytes_max: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
-
-class FilePart(_message.Message):
-    __slots__ = ("request", "segment", "offset", "standing")
-    REQUEST_FIELD_NUMBER: _ClassVar[int]
-    SEGMENT_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_FIELD_NUMBER: _ClassVar[int]
-    STANDING_FIELD_NUMBER: _ClassVar[int]
-    request: int
-    segment: int
-    offset: int
-    standing: Standing
-    def __init__(self, request: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+    def __init__(self, segment: _Optional[int] = ..., offset: _Optional[int] = ..., bytes: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
     __slots__ = ("after", "slots", "bytes")

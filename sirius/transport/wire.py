@@ -21,7 +21,7 @@ __all__ = ["DATA", "MESSAGES", "Packet", "decode", "encode", "frame", "parsed"]
 
 MESSAGES: Final[tuple[type, ...]] = (*get_args(paxos.Message), *get_args(catchup.Message))
 """Every message that can travel."""
-DATA: Final = frozenset({paxos.Forward, catchup.Range, catchup.Push, catchup.FilePart})
+DATA: Final = frozenset({paxos.Forward, catchup.Range, catchup.Push})
 """Messages of these types never overtake each other, also if they carry nothing."""
 
 

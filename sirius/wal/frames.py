@@ -188,7 +188,7 @@ class Walk:
             if length - at < MARK_BYTES:
                 # No frame is shorter than a mark, and only whole magics can be told apart.
                 return self._more(MARK_BYTES, base + at)
-            is_mark = chunk.buf.startswith(MARK_MAGIC, at)
+            is_mark = bytes(buf[at : at + len(MARK_MAGIC)]) == MARK_MAGIC
             size = self._mark(buf, at) if is_mark else self._frame(chunk, buf, at)
             if self.fault is not None:
                 break

@@ -4,6 +4,9 @@ A node that is far behind takes the files of another as they are. What travels i
 most often all of it: whole blocks that follow each other, and the marks between them. The bytes of a part never
 change: sealed files are never written again, and the active one only grows.
 
+**In one buffer.** Whoever has the bytes puts them where `room` says, and says how many. Whole blocks are checked there
+and written; what is left over of the last one goes to the front.
+
 **Checked.** Every block is checked on the way, once: header, payload, that it continues the one before, that its
 columns fit together. In the end the blocks must cover exactly what was said, and the index that the source has of them
 must be theirs, so that no other version of a block takes the place of the one that was offered.
@@ -37,9 +40,11 @@ from sirius.wal.repair.replacement import Site
 from sirius.wal.segment import SegmentWriter
 from sirius.wal.verify.segments import block_faults
 
-_SYNC_BYTES: Final = 32 * 1024 * 1024
+_SYNC_BYTES: Final = 16 * 1024 * 1024
 """How much is written between two syncs, in a thread of their own: the disk works while the rest is on its way, and
 not all of it at the end."""
+_BUFFER_BYTES: Final = 1024 * 1024
+"""More is slower: what a cache holds is copied for next to nothing."""
 _SMALL_BLOCK: Final = 64
 """Below so many entries a block, looking at many blocks together is cheaper."""
 
@@ -48,16 +53,19 @@ _SMALL_BLOCK: Final = 64
 class _Arrival(Walk):
     """Goes through frames as they come, instead of through a file."""
 
+    needed: int = 0
+    """How many bytes the next frame has, if that is known."""
+
     @classmethod
     def of(cls, part: Part, limits: Limits) -> Self:
         header = FileHeader(FileKind.SEGMENT, part.segment, 0, part.first, 0)
         no_file = cast(File, None)
         return cls(no_file, header, part.offset, part.offset + part.bytes, part.first, limits)
 
-    def take(self, data: bytes) -> Chunk:
+    def take(self, data: memoryview) -> Chunk:
         """Move over the whole frames of what came, together with what was left over before."""
-        chunk = Chunk(data, ByteOffset(self.position))
-        self._take(chunk)
+        chunk = Chunk(cast(bytes, data), ByteOffset(self.position))
+        self.needed = self._take(chunk)
         return chunk
 
     def _mark(self, buf: memoryview, at: int) -> int:
@@ -75,7 +83,9 @@ class Incoming:
         self.part = part
         self._site = site
         self._walk = _Arrival.of(part, site.config.limits)
-        self._rest = b""
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._held = 0
+        """How much of the buffer is what was left over."""
         self._checksum = 0
         self._unsynced = 0
         self._syncer = ThreadPoolExecutor(1, "sirius-sync")
@@ -90,12 +100,39 @@ class Incoming:
             site.store.fs, self._folder, header, Mode.OS, durable=False
         )
 
-    def write(self, data: bytes) -> list[Block]:
-        """Check and write the next bytes; return the blocks that they completed. Raises `CorruptLog` if one is bad."""
+    @property
+    def taken(self) -> int:
+        """How many bytes of the part have come."""
+        return self._walk.position - self.part.offset + self._held
+
+    @property
+    def left(self) -> int:
+        """How many are still to come."""
+        return self.part.bytes - self.taken
+
+    def room(self) -> memoryview:
+        """Return where the next bytes go, as many as there is room for. Release it before you say how many came."""
+        return memoryview(self._buffer)[self._held : self._held + self.left]
+
+    def filled(self, count: int) -> list[Block]:
+        """Check and write the bytes that were put there; return the blocks that they completed. Raises `CorruptLog` if
+        one is bad."""
         writer = self._open()
-        chunk = self._walk.take(self._rest + data if self._rest else data)
-        self._rest = chunk.buf[self._walk.position - chunk.base :]
-        blocks = [Block(chunk.buf[at : at + head.size], head) for at, head in chunk.spans]
+        with memoryview(self._buffer)[: self._held + count] as data:
+            chunk = self._walk.take(data)
+            blocks = [Block(bytes(data[at : at + head.size]), head) for at, head in chunk.spans]
+            self._write(writer, chunk, blocks)
+            self._keep(data[self._walk.position - chunk.base :])
+        if self._walk.needed > len(self._buffer):
+            self._buffer.extend(bytes(self._walk.needed - len(self._buffer)))
+        return blocks
+
+    def _keep(self, rest: memoryview) -> None:
+        """Move what is left over to the front."""
+        self._held = len(rest)
+        memoryview(self._buffer)[: self._held] = rest
+
+    def _write(self, writer: SegmentWriter, chunk: Chunk, blocks: list[Block]) -> None:
         if fault := self._fault(chunk, blocks):
             where = f"segment {self.part.segment} from elsewhere, at byte {self._walk.position}"
             raise CorruptLog(f"{where}: {fault}")
@@ -104,7 +141,6 @@ class Incoming:
             self._checksum = crc32c(rows, self._checksum)
             writer.append(blocks)
             self._sync_now_and_then(writer, len(chunk.buf))
-        return blocks
 
     def _fault(self, chunk: Chunk, blocks: list[Block]) -> str | None:
         """Say what is wrong with the blocks, if anything: all at once where they are small."""
@@ -113,7 +149,8 @@ class Incoming:
         if self._walk.next_first > self.part.last + 1:
             return f"it goes on to {self._walk.next_first - 1}"
         if sum(block.count for block in blocks) < _SMALL_BLOCK * len(blocks):
-            return next((fault for _, fault in block_faults(chunk, deep=False)), None)
+            whole = Chunk(bytes(chunk.buf), chunk.base, chunk.spans)
+            return next((fault for _, fault in block_faults(whole, deep=False)), None)
         return next((fault for block in blocks if (fault := block.structure_fault())), None)
 
     def _sync_now_and_then(self, writer: SegmentWriter, size: int) -> None:
@@ -133,7 +170,7 @@ class Incoming:
         """Put everything on disk; return the segment, which is ready to be installed. Raises `CorruptLog` if it is not
         what was offered."""
         writer, part, walk = self._open(), self.part, self._walk
-        if self._rest or (walk.position, walk.next_first) != (walk.end, part.last + 1):
+        if self._held or (walk.position, walk.next_first) != (walk.end, part.last + 1):
             raise CorruptLog(
                 f"segment {part.segment} from elsewhere ends at sequence {walk.next_first - 1} and byte "
                 f"{walk.position}, not at {part.last} and {walk.end}"

@@ -77,7 +77,8 @@ class Faults(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0]), faults=st.sampled_from([0.0, 0.1, 0.4]))
     def run(self, seconds: float, faults: float) -> None:
-        """Let time pass with a network that harms so many of the messages, and disks that take their time."""
+        """Let time pass with a network that harms so many of the messages and streams, and disks that take their
+        time."""
         for _ in range(round(seconds / 0.1)):
             self.world.tick(0.1)
             self.carry(faults)
@@ -92,6 +93,14 @@ class Faults(RuleBasedStateMachine):
             for node in world.nodes.values():
                 if node.reads and rng.random() < 0.7:
                     node.disk(rng.choice(node.reads))
+                if node.fetching and rng.random() < 0.3:
+                    self.stream(node, faults)
+
+    def stream(self, node: Node, faults: float) -> None:
+        """Bring a file, or a part of it."""
+        rng = self.world.rng
+        node.breaks_at = rng.randrange(30) if rng.random() < faults else None
+        node.take()
 
     def harm(self, at: int) -> None:
         """Lose, repeat or delay one message."""
@@ -189,6 +198,7 @@ def heal(world: World) -> None:
     world.wire.clear()
     for node in world.nodes.values():
         node.log.unreadable, node.refuse_files, node.fail_resync = None, False, False
+        node.breaks_at = None
     for _ in range(60):
         world.pass_time(2.0, 0.25)
         if all(node.log.tip == len(world.truth) for node in world.nodes.values()):
@@ -204,7 +214,8 @@ def test_everybody_gets_the_truth() -> None:
 
 def test_everybody_gets_the_truth_by_seed() -> None:
     told = "\n".join(line for seed in range(25) for line in simulate(seed).trace)
-    for event in ("learned", "floor", "installs", "stages", "is resynced", "Unavailable("):
+    events = ("learned", "floor", "installs", "breaks off", "withholds", "refuses", "drops segment")
+    for event in (*events, "stages", "is resynced", "Unavailable("):
         assert event in told, "a simulation in which nothing happens proves nothing"
 
 

@@ -12,6 +12,7 @@ drop N SLOT ...                 node N's log drops superseded updates, the last 
 follow N SOURCE ...             whom node N may ask
 rot N FIRST LAST, heal N        what node N cannot read, and that it can again
 cut N M, join N M               the way from N to M, and back
+break N BYTES                   the next stream that brings node N a file breaks off after so many bytes
 wait SECONDS                    let time pass, everything arrives
 hear N SLOT                     node N hears from elsewhere that so much is decided
 crash N                         node N stops and starts again
@@ -89,6 +90,9 @@ class Script:
 
     def do_join(self, one: str, other: str) -> None:
         self.world.cut -= {(int(one), int(other)), (int(other), int(one))}
+
+    def do_break(self, node: str, size: str) -> None:
+        self.world.nodes[int(node)].breaks_at = int(size)
 
     def do_wait(self, seconds: str) -> None:
         self.world.pass_time(float(seconds))

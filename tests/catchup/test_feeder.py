@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from sirius.catchup import Catchup, CatchupConfig, Edition, SegmentOffer, Start
-from sirius.catchup.effects import Effects, ListSegments, ReadFile, ReadRange
+from sirius.catchup.effects import Effects, ListSegments, ReadRange
 from sirius.catchup.messages import (
     Busy,
-    FilePart,
     Message,
     Pull,
     PullFile,
@@ -117,10 +116,8 @@ def test_a_driver_that_tells_of_a_log_with_a_gap_is_a_bug(values: list[Any]) -> 
 
 
 def test_what_is_asked_for_is_bounded() -> None:
-    machine = feeder(config=replace(SMALL, range_slots_max=3, range_bytes_max=50, file_bytes_max=9))
+    machine = feeder(config=replace(SMALL, range_slots_max=3, range_bytes_max=50))
     assert machine.step(member(2), pull()).read == [ReadRange(0, Seq(5), Seq(7), 50)]
-    part = PullFile(8, SegmentId(3), 0, 100, Seq(4))
-    assert machine.step(member(3), part).read == [ReadFile(1, SegmentId(3), 0, 9)]
 
 
 def test_reads_are_bounded_and_one_a_puller() -> None:
@@ -134,37 +131,35 @@ def test_reads_are_bounded_and_one_a_puller() -> None:
     assert machine.step(member(4), pull()).read
 
 
-def test_several_parts_of_files_are_read_for_one_puller_beside_the_rest() -> None:
-    machine = feeder(config=replace(SMALL, reads_max=2, file_parts_max=2, busy_retry_s=0.7))
-
-    def ask(node: int, request: int) -> Effects:
-        return machine.step(member(node), PullFile(request, SegmentId(3), request, 9, Seq(4)))
-
-    assert ask(2, 1).read
-    assert ask(2, 1) == Effects(), "repeated by the network"
-    assert ask(2, 2).read
-    assert answers(ask(2, 3)) == [Busy(3, 0.7)]
-    assert machine.step(member(2), pull()).read, "a range counts apart"
-    assert ask(3, 1).read
-    assert ask(4, 1).read
-    assert answers(ask(5, 1)) == [Busy(1, 0.7)], "for all together there is a bound, too"
-    machine.part(0, b"x")
-    assert ask(5, 2).read
-
-
-def test_segments_and_files() -> None:
+def test_segments_are_offered() -> None:
     machine = feeder()
     effects = machine.step(member(2), PullSegments(7, Seq(5)))
     assert effects.read == [ListSegments(0, Seq(5), SMALL.segments_max)]
     assert only(machine.listed(0, [OFFER], OLD))[:2] == (7, (OFFER,))
-    effects = machine.step(member(2), PullFile(8, SegmentId(3), 20, 10, Seq(4)))
-    assert effects.read == [ReadFile(1, SegmentId(3), 20, 10)]
-    answer = only(machine.part(1, b"0123456789"))
-    assert isinstance(answer, FilePart)
-    assert (answer.segment, answer.offset, answer.data) == (3, 20, b"0123456789")
-    assert machine.lowest_position == 4
-    machine.step(member(2), PullFile(9, SegmentId(3), 999, 10, Seq(4)))
-    assert isinstance(only(machine.part(2, b"")), Unavailable), "behind the end of the file"
+
+
+def take_file(machine: Catchup, position: int) -> Effects:
+    return machine.step(member(2), PullFile(SegmentId(3), 20, 10, Seq(position)))
+
+
+def test_who_takes_a_file_follows_from_where_it_is() -> None:
+    machine = feeder(config=replace(SMALL, follower_timeout_s=60.0))
+    assert take_file(machine, 4) == Effects(), "the file itself is the driver's business"
+    assert (machine.lowest_position, machine.followers) == (4, {member(2).name: 4})
+    take_file(machine, 9)
+    assert machine.lowest_position == 9
+    machine.at(50.0)
+    take_file(machine, 9)
+    machine.tick(100.0)
+    assert machine.lowest_position == 9, "each stream is a sign of life"
+    machine.tick(111.0)
+    assert machine.lowest_position is None
+
+
+def test_who_takes_a_file_may_have_a_range_read_too() -> None:
+    machine = feeder(config=replace(SMALL, reads_max=1))
+    take_file(machine, 4)
+    assert machine.step(member(2), pull()).read
 
 
 def test_what_cannot_be_read_is_unavailable() -> None:
@@ -187,17 +182,14 @@ def test_a_driver_that_finds_something_else_is_a_bug(values: list[Any]) -> None:
 
 def test_an_answer_to_another_question_is_a_bug() -> None:
     machine = feeder()
-    for sender in (2, 3):
-        machine.step(member(sender), pull())
-    machine.step(member(4), PullSegments(7, Seq(5)))
+    machine.step(member(2), pull())
+    machine.step(member(3), PullSegments(7, Seq(5)))
     with pytest.raises(InvariantViolation, match="segments are no answer"):
         machine.listed(0, [], OLD)
-    with pytest.raises(InvariantViolation, match="1 bytes are no answer"):
-        machine.part(1, b"x")
     with pytest.raises(InvariantViolation, match="1 values are no answer"):
-        machine.found(2, [puts(5, 5)], OLD)
-    with pytest.raises(InvariantViolation, match="read 2 was not asked for, or is done"):
-        machine.unreadable(2, "twice")
+        machine.found(1, [puts(5, 5)], OLD)
+    with pytest.raises(InvariantViolation, match="read 1 was not asked for, or is done"):
+        machine.unreadable(1, "twice")
 
 
 # ---------------------------------------------------------------------- streams

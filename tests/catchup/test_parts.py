@@ -28,6 +28,7 @@ from tests.catchup.world import SMALL, World, member
         {"reads_max": 0},
         {"shun_s": -1.0},
         {"segment_slots": -1},
+        {"files_max": 0},
     ],
     ids=str,
 )

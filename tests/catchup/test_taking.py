@@ -2,145 +2,30 @@
 
 from __future__ import annotations
 
-import random
-from collections import deque
-from collections.abc import Callable
-from itertools import count
+from errno import EIO
+from typing import NamedTuple
 
 import pytest
 
-from sirius.catchup.config import CatchupConfig
-from sirius.catchup.effects import InstallSegment, Read, WritePart
-from sirius.catchup.messages import SegmentOffer
-from sirius.engine import Engine, Settings, World
-from sirius.feeding import feed
-from sirius.paxos.config import PaxosConfig
-from sirius.paxos.effects import Answer
+from sirius.catchup.effects import FetchSegment, InstallSegment
+from sirius.catchup.messages import Busy, PullFile, SegmentOffer
+from sirius.errors import TransportError
 from sirius.paxos.members import Member
-from sirius.paxos.messages import Envelope
-from sirius.taking import Installed, Refused, Taken, Written
-from sirius.testing.filesystem import MemoryFileSystem
-from sirius.types import SegmentId, Seq
-from sirius.wal import Block, CompactionPolicy, Log, LogConfig, Op, Update
-from sirius.wal.journal import Journal
-
-LOG = LogConfig(background=False, reserve_bytes=0, segment_records_max=50, retire_after_s=0.0)
-CATCHUP = CatchupConfig(
-    window_slots_min=4,
-    segment_slots=20,
-    file_bytes_max=700,
-    file_parts_max=3,
-    resync_patience_s=0.2,
-    interval_s=0.2,
+from sirius.taking import (
+    Fetched,
+    Installed,
+    Interrupted,
+    Refused,
+    Stream,
+    Taken,
+    Taker,
+    Withheld,
 )
-SETTINGS = Settings(PaxosConfig(heartbeat_s=0.05, election_timeout_s=0.2), CATCHUP)
+from sirius.types import NodeId, SegmentId, Seq
+from sirius.wal import CompactionPolicy, Op, Update
+from tests.catchup.hosts import Host, Net, Pipe, puts
 
-
-class Host:
-    """An engine, its disk and its port."""
-
-    def __init__(self, net: Net, name: str) -> None:
-        self.net, self.name = net, name
-        self.fs = MemoryFileSystem()
-        self.events: list[str] = []
-        self.taken: list[Taken] = []
-        self.holds_works = False
-        self.works: deque[Callable[[], Taken | None]] = deque()
-        self.boot()
-
-    def boot(self) -> None:
-        log = Log.open("log", LOG, fs=self.fs)
-        journal = Journal.open("log/journal", uid=log.manifest.uid, fs=self.fs, background=False)
-        world = World(random.Random(self.name), self.net.now, lambda: 0)
-        self.works.clear()
-        self.engine = Engine(self.name, log, journal, self, SETTINGS, world)
-        self.engine.wish(self.net.now, ["a"])
-
-    def restart(self) -> None:
-        self.engine.journal.close()
-        self.engine.log.close()
-        self.boot()
-
-    def send(self, to: Member, envelope: Envelope) -> None:
-        self.net.wire.append((to.name, envelope))
-
-    def answer(self, answer: Answer) -> None: ...
-
-    def decided(self, block: Block) -> None:
-        self.events.append(f"{block.first} to {block.last}")
-
-    def read(self, read: Read) -> None:
-        self.net.later.append(lambda: self.engine.fed(self.net.now, feed(self.engine.log, read)))
-
-    def take(self, work: Callable[[], Taken | None]) -> None:
-        self.works.append(work)
-
-    def work(self) -> None:
-        while self.works and not self.holds_works:
-            if (outcome := self.works.popleft()()) is not None:
-                self.taken.append(outcome)
-                self.engine.took(self.net.now, outcome)
-
-    def installed(self, first: Seq, last: Seq) -> None:
-        self.events.append(f"segment {first} to {last}")
-
-    def replacing(self) -> None:
-        self.events.append("replacing")
-
-    def replaced(self, last: Seq) -> None:
-        self.events.append(f"replaced {last}")
-
-    @property
-    def records(self) -> list[object]:
-        self.engine.sync(self.net.now)
-        return list(self.engine.log.records())
-
-
-class Net:
-    """Time, and what is on its way."""
-
-    def __init__(self) -> None:
-        self.now = 1.0
-        self.wire: deque[tuple[str, Envelope]] = deque()
-        self.later: deque[Callable[[], None]] = deque()
-        self.hosts: dict[str, Host] = {}
-        self._tokens = count(1)
-
-    def add(self, name: str) -> Host:
-        self.hosts[name] = Host(self, name)
-        return self.hosts[name]
-
-    def run(self, seconds: float) -> None:
-        until = self.now + seconds
-        while self.now < until:
-            self.now += 0.02
-            for host in self.hosts.values():
-                host.engine.tick(self.now)
-                self.deliver()
-
-    def deliver(self) -> None:
-        for _ in range(10_000):
-            for host in self.hosts.values():
-                host.engine.sync(self.now)
-                host.work()
-            if self.later:
-                self.later.popleft()()
-            elif self.wire:
-                name, envelope = self.wire.popleft()
-                if name in self.hosts:
-                    self.hosts[name].engine.receive(self.now, envelope)
-            else:
-                return
-        raise AssertionError("this never ends")
-
-    def write(self, updates: list[Update]) -> None:
-        engine = self.hosts["a"].engine
-        engine.propose(self.now, next(self._tokens), updates, 50 * len(updates))
-        self.deliver()
-
-
-def puts(begin: int, end: int) -> list[Update]:
-    return [Update(Op.PUT, b"k%d" % at, b"v%d" % at) for at in range(begin, end)]
+MEMBER = Member(NodeId(1), "a")
 
 
 @pytest.fixture
@@ -240,15 +125,170 @@ def test_what_a_segment_has_is_not_appended_again(net: Net) -> None:
     assert list(engine.log.records()) == list(log.records(1, 5))
 
 
-def test_after_a_refusal_the_steps_that_were_under_way_come_to_nothing(net: Net) -> None:
+def test_streams_that_break_off_are_taken_up_where_they_stopped(net: Net) -> None:
     leader, follower = net.hosts["a"], net.add("b")
-    with leader.engine.log.snapshot() as snapshot:
+    follower.breaks.extend([900, 0, 700])
+    net.run(4)
+    assert follower.records == leader.records
+    first, again, third, rest, *_ = leader.files
+    assert [each.segment for each in (again, third, rest)] == [first.segment] * 3
+    come = [each.offset - first.offset for each in (first, again, third, rest)]
+    assert come == [0, 900, 900, 1600]
+    assert [each.bytes for each in (first, rest)] == [first.bytes, first.bytes - 1600]
+
+
+def test_a_file_that_is_gone_is_replaced_by_ranges(net: Net) -> None:
+    leader, follower = net.hosts["a"], net.add("b")
+
+    def gone(_question: PullFile, _data: bytes) -> bytes:
+        raise TransportError("compaction has put another in its place")
+
+    leader.spoil = gone
+    net.run(8)
+    assert follower.records == leader.records
+    assert any(isinstance(each, Withheld) for each in follower.taken)
+    assert not any(isinstance(each, Installed) for each in follower.taken)
+
+
+def test_a_stream_whose_file_nobody_needs_any_more_is_ended(net: Net) -> None:
+    leader, follower = net.hosts["a"], net.add("b")
+    follower.holds_works = True
+    net.run(1)
+    assert follower.stream is not None
+    assert not follower.stream.is_closed
+    engine = follower.engine
+    engine._pull(engine.catchup.advanced(list(leader.engine.log.blocks())))
+    assert follower.stream.is_closed
+
+
+def test_files_are_given_to_nodes_of_the_cluster_alone(net: Net) -> None:
+    leader, follower = net.hosts["a"].engine, net.add("b").engine
+    question = PullFile(SegmentId(1), 0, 10, Seq(17))
+    net.run(2)
+    envelope = follower.machine.envelope(leader.machine.me, question)
+    assert leader.serve(net.now, envelope._replace(cluster=99)) is None
+    assert leader.serve(net.now, envelope._replace(message=Busy(1, 0.1))) is None
+    assert leader.catchup.followers["b"] != 17
+    assert leader.serve(net.now, envelope) == question
+    assert leader.catchup.followers["b"] == 17
+
+
+# ---------------------------------------------------------------------- the taker alone
+
+
+class Segment(NamedTuple):
+    """The first segment of the leader, as it is offered, and who takes it."""
+
+    offer: SegmentOffer
+    data: bytes
+    follower: Host
+
+    @property
+    def taker(self) -> Taker:
+        return self.follower.engine._taker
+
+    def fetch(self, stream: Stream) -> Taken:
+        return self.taker.fetch(FetchSegment(1, self.offer, MEMBER, Seq(0)), stream)
+
+    def install(self) -> Taken:
+        return self.taker.install(InstallSegment(1, self.offer, staged=False))
+
+    def give(self, question: PullFile) -> bytes:
+        """Send what was asked for."""
+        begin = question.offset - self.offer.offset
+        return self.data[begin : begin + question.bytes]
+
+    @property
+    def unfinished(self) -> list[str]:
+        """What is on the disk and not part of the log."""
+        found = self.follower.fs.listdir("log/segments")
+        return [name for name in found if name.endswith(".tmp")]
+
+
+@pytest.fixture
+def segment(net: Net) -> Segment:
+    log = net.hosts["a"].engine.log
+    with log.snapshot() as snapshot:
         offer = SegmentOffer(*next(snapshot.parts(1)))
-    data = leader.engine.log.read_raw(offer.id, offer.offset, offer.bytes)
-    taker = follower.engine._taker
-    assert isinstance(taker.take(WritePart(1, offer, 0, b"x" * 100)), Refused)
-    assert taker.take(WritePart(1, offer, 100, data[100:])) is None
-    assert taker.take(InstallSegment(1, offer, staged=False)) is None
-    assert isinstance(taker.take(WritePart(2, offer, 0, data)), Written)
-    assert isinstance(taker.take(InstallSegment(2, offer, staged=False)), Installed)
-    assert isinstance(taker.take(InstallSegment(3, offer, staged=False)), Refused)
+    return Segment(offer, log.read_raw(offer.id, offer.offset, offer.bytes), net.add("b"))
+
+
+@pytest.mark.parametrize("portion", [1, 63, 700, 1 << 20])
+def test_a_segment_comes_in_portions_of_any_size(net: Net, segment: Segment, portion: int) -> None:
+    assert segment.fetch(Pipe(segment.give, reads_max=portion)) == Fetched(1)
+    assert segment.taker.taken == segment.offer.bytes
+    assert isinstance(segment.install(), Installed)
+    log, last = net.hosts["a"].engine.log, segment.offer.last
+    assert segment.follower.records == list(log.records(1, last))
+    assert segment.taker.taken == 0
+
+
+def test_what_came_before_a_stream_broke_off_is_kept(segment: Segment) -> None:
+    asked: list[PullFile] = []
+
+    def give(question: PullFile) -> bytes:
+        asked.append(question)
+        return segment.give(question)
+
+    broken = Interrupted(1, "the stream breaks off", progressed=True)
+    assert segment.fetch(Pipe(give, breaks_at=100)) == broken
+    assert segment.taker.taken == 100
+    assert segment.fetch(Pipe(give, breaks_at=0)) == broken._replace(progressed=False)
+    assert segment.fetch(Pipe(give)) == Fetched(1)
+    assert isinstance(segment.install(), Installed)
+    offset, size = segment.offer.offset, segment.offer.bytes
+    wanted = [(offset, size), (offset + 100, size - 100), (offset + 100, size - 100)]
+    assert [(each.offset, each.bytes) for each in asked] == wanted
+
+
+def test_a_stream_to_nobody_brings_nothing(segment: Segment) -> None:
+    stream = Pipe(segment.give, is_closed=True)
+    assert segment.fetch(stream) == Interrupted(1, "nobody needs it any more", progressed=False)
+
+
+def test_what_is_withheld_leaves_nothing_behind(segment: Segment) -> None:
+    def gone(_question: PullFile) -> bytes:
+        raise TransportError("it is gone")
+
+    segment.fetch(Pipe(segment.give, breaks_at=500))
+    assert segment.unfinished
+    assert segment.fetch(Pipe(gone)) == Withheld(1, "it is gone")
+    assert not segment.unfinished
+
+
+def test_a_stream_that_ends_before_all_is_there_withholds_the_rest(segment: Segment) -> None:
+    outcome = segment.fetch(Pipe(lambda _: segment.data[:-1]))
+    assert outcome == Withheld(1, f"the file of segment {segment.offer.id} ends early")
+    assert not segment.unfinished
+
+
+def test_what_is_refused_leaves_nothing_behind_and_may_come_again(segment: Segment) -> None:
+    bad = bytearray(segment.data)
+    bad[200] ^= 1
+    assert isinstance(segment.fetch(Pipe(lambda _: bytes(bad))), Refused)
+    assert not segment.unfinished
+    assert isinstance(segment.install(), Refused), "there is nothing to install"
+    assert segment.fetch(Pipe(segment.give)) == Fetched(1)
+    assert isinstance(segment.install(), Installed)
+    assert isinstance(segment.install(), Refused), "it is there already"
+
+
+def test_another_offer_is_begun_anew(segment: Segment) -> None:
+    other = segment._replace(offer=segment.offer._replace(checksum=segment.offer.checksum ^ 1))
+    segment.fetch(Pipe(segment.give, breaks_at=500))
+    assert isinstance(other.fetch(Pipe(other.give, breaks_at=100)), Interrupted)
+    assert other.taker.taken == 100
+    assert len(segment.unfinished) == 1
+    assert other.fetch(Pipe(other.give)) == Fetched(1)
+    refused = other.install()
+    assert isinstance(refused, Refused)
+    assert "other blocks than offered" in refused.reason
+
+
+def test_what_cannot_be_removed_is_left_for_the_next_start(segment: Segment) -> None:
+    segment.fetch(Pipe(segment.give, breaks_at=500))
+    segment.follower.fs.fail("remove", "log/segments", EIO)
+    segment.taker.drop()
+    assert segment.unfinished
+    segment.follower.restart()
+    assert not segment.unfinished

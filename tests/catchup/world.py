@@ -17,16 +17,15 @@ from sirius.catchup.effects import (
     AbandonResync,
     BeginResync,
     DropSegment,
+    FetchSegment,
     FinishResync,
     InstallSegment,
     ListSegments,
     Read,
-    ReadFile,
     ReadRange,
     Stage,
-    WritePart,
 )
-from sirius.catchup.messages import Message
+from sirius.catchup.messages import Message, PullFile
 from sirius.paxos.members import Member
 from sirius.types import NodeId, Seq
 from tests.catchup.logs import FakeLog, Piece, Update, piece
@@ -37,7 +36,6 @@ SMALL = CatchupConfig(
     window_bytes_min=40,
     window_bytes_max=400,
     segment_slots=0,
-    file_bytes_max=20,
     segments_max=2,
     cache_slots_max=4,
     push_slots_max=8,
@@ -60,8 +58,11 @@ class Node:
         self.log = FakeLog()
         self.staged: FakeLog | None = None
         self.file = b""
+        self.fetching: FetchSegment | None = None
         self.reads: list[Read] = []
         self.sources: Sequence[Source] = ()
+        self.breaks_at: int | None = None
+        """After how many bytes the next stream that brings a file breaks off, if it does."""
         self.refuse_files = False
         self.fail_resync = False
         self.boot()
@@ -69,7 +70,7 @@ class Node:
     def boot(self, start: Start | None = None) -> None:
         """Start, or start again: the log is there, and nothing else."""
         world = self.world
-        self.staged, self.file, self.reads = None, b"", []
+        self.staged, self.file, self.fetching, self.reads = None, b"", None, []
         rng = random.Random(world.rng.getrandbits(32))
         start = start or Start(Seq(self.log.tip), self.log.edition)
         self.machine = Catchup(self.me, world.config, rng, world.now, start, self.region)
@@ -107,10 +108,9 @@ class Node:
         self.world.note(self, f"{how} {' '.join(map(str, values))}")
         self.run(self.machine.advanced(values))
 
-    def _write(self, step: WritePart) -> None:
-        self.file = self.file[: step.offset] + step.data
-        self.world.note(self, f"writes {step.offer.id} at {step.offset}: {len(step.data)} bytes")
-        self.run(self.machine.written(step.transfer))
+    def _fetch(self, step: FetchSegment) -> None:
+        assert self.fetching is None, "one at a time"
+        self.fetching = step
 
     def _install(self, step: InstallSegment) -> None:
         offer = step.offer
@@ -120,13 +120,14 @@ class Node:
             self.run(self.machine.refused(step.transfer))
             return
         updates = [Update(*each) for each in ast.literal_eval(self.file.decode())]
+        self.file = b""
         log = self.staged if step.staged else self.log
         assert log is not None
         log.append([piece(offer.first, offer.last, updates)])
         self.run(self.machine.installed(step.transfer))
 
     def _drop(self, step: DropSegment) -> None:
-        self.file = b""
+        self.file, self.fetching = b"", None
         self.world.note(self, f"drops segment {step.offer.id}")
 
     def _begin(self, step: BeginResync) -> None:
@@ -159,7 +160,7 @@ class Node:
         self.world.note(self, f"abandons the resync: {step.reason}")
 
     HANDLERS: ClassVar[dict[type, Callable[[Node, Any], None]]] = {
-        WritePart: _write,
+        FetchSegment: _fetch,
         InstallSegment: _install,
         DropSegment: _drop,
         BeginResync: _begin,
@@ -184,12 +185,37 @@ class Node:
                 self.run(
                     self.machine.listed(number, self.log.offers(first, count), self.log.edition)
                 )
-            case ReadFile(number, segment, offset, bytes_max):
-                if segment in self.log.files:
-                    data = self.log.files[segment][1][offset : offset + bytes_max]
-                    self.run(self.machine.part(number, data))
-                else:
-                    self.run(self.machine.unreadable(number, "compacted"))
+
+    def take(self) -> None:
+        """Have the stream opened that is to bring a segment, and take what comes of it."""
+        step, self.fetching = self.fetching, None
+        assert step is not None
+        offer, source = step.offer, self.world.nodes[step.source.node]
+        offset, missing = offer.offset + len(self.file), offer.bytes - len(self.file)
+        question = PullFile(offer.id, offset, missing, step.position)
+        self.world.trace.append(f"{self.me.name} → {source.me.name} {_plain(question)}")
+        if self.world.is_cut(self, source):
+            self.run(self.machine.interrupted(step.transfer, progressed=False))
+            return
+        source.run(source.machine.step(self.me, question))
+        if offer.id not in source.log.files:
+            self.world.note(source, f"withholds segment {offer.id}")
+            self.run(self.machine.withheld(step.transfer))
+            return
+        self._came(step, source.log.files[offer.id][1][offset : offset + missing])
+
+    def _came(self, step: FetchSegment, data: bytes) -> None:
+        came, self.breaks_at = data[: self.breaks_at], None
+        self.file += came
+        end = ", then the stream breaks off" if len(came) < len(data) else ""
+        self.world.note(self, f"gets {len(came)} bytes of segment {step.offer.id}{end}")
+        if self.refuse_files and self.world.rng.random() < 0.5:
+            self.world.note(self, f"refuses segment {step.offer.id}")
+            self.run(self.machine.refused(step.transfer))
+        elif len(came) < len(data):
+            self.run(self.machine.interrupted(step.transfer, progressed=bool(came)))
+        else:
+            self.run(self.machine.fetched(step.transfer))
 
     def compact(self) -> None:
         era = self.log.edition.era
@@ -228,6 +254,11 @@ class World:
         if (sender.node, to.node) not in self.cut:
             self.wire.append((sender, to, message))
 
+    def is_cut(self, one: Node, other: Node) -> bool:
+        """Say whether no stream comes through between two nodes: it needs both ways."""
+        ends = (one.me.node, other.me.node)
+        return ends in self.cut or ends[::-1] in self.cut
+
     def write(self, node: int, *texts: str) -> None:
         """Have a primary decide updates: "+k" or "-k"."""
         first = len(self.truth) + 1
@@ -242,8 +273,8 @@ class World:
             target.run(target.machine.step(sender, message))
 
     def settle(self, steps: int = 2000) -> None:
-        """Deliver everything and do all reads, in order, until there is nothing left to do."""
-        while self.wire or any(node.reads for node in self.nodes.values()):
+        """Deliver everything, do all reads and bring all files, in order, until there is nothing left to do."""
+        while self.wire or any(node.reads or node.fetching for node in self.nodes.values()):
             steps -= 1
             assert steps > 0, "this never ends"
             if self.wire:
@@ -251,6 +282,8 @@ class World:
             for node in self.nodes.values():
                 for read in list(node.reads):
                     node.disk(read)
+                if node.fetching:
+                    node.take()
 
     def tick(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -276,8 +309,6 @@ def _plain(item: tuple[Any, ...]) -> str:
 
 def _field(value: Any) -> str:
     match value:
-        case bytes():
-            return f"{len(value)} bytes"
         case Standing(tip, whole, (era, floor), path):
             return (
                 f"tip {tip} whole {whole} era {era} floor {floor} path {'>'.join(map(str, path))}"

@@ -23,7 +23,6 @@ from tests.node.nodes import Dict
 RECORDS = 3000
 FILES = CatchupConfig(
     segment_slots=200,
-    file_bytes_max=4000,
     interval_s=0.1,
     retry_s=0.05,
     # Who has to wait for a source's index goes on with ranges. They must not be enough for all of it.
@@ -32,7 +31,7 @@ FILES = CatchupConfig(
 )
 SETTINGS = {
     "paxos": {"heartbeat_s": 0.05, "election_timeout_s": 0.5},
-    "catchup": {"segment_slots": 200, "file_bytes_max": 4000, "interval_s": 0.1},
+    "catchup": {"segment_slots": 200, "interval_s": 0.1},
     "log": {"segment_bytes_max": 100_000, "reserve_bytes": 0},
 }
 
@@ -114,7 +113,7 @@ def test_a_node_says_that_it_replays_catches_up_and_is_ready(
     until(lambda: follower.status().state == "catching_up")
     status = follower.status()
     # How much of the active segment is offered depends on how far its index is.
-    assert status.catch_up_bytes == status.catch_up_bytes_total > FILES.file_bytes_max
+    assert status.catch_up_bytes == status.catch_up_bytes_total > 4000
     assert status.decided < last <= status.known
     assert not follower.wait_until_ready(0)
 

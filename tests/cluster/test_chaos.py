@@ -25,7 +25,7 @@ ACTIONS = 12
 SETTINGS = {
     "log": {"segment_bytes_max": 60_000, "reserve_bytes": 0, "retire_after_s": 0.5},
     "compaction": {"interval_s": 0.15, "dead_fraction_min": 0.0, "delete_age_s": 0.5},
-    "catchup": {"segment_slots": 200, "file_bytes_max": 4000, "interval_s": 0.1},
+    "catchup": {"segment_slots": 200, "interval_s": 0.1},
     "requests": {"timeout_s": 3.0},
 }
 JUMPS_S = (0, 5, -5, 3600, -3600, 30 * 86400, -365 * 86400)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any, TypeVar
 
+from sirius.catchup.messages import PullFile
 from sirius.errors import RangeUnavailable
 from sirius.paxos.members import Configuration, Member
 from sirius.paxos.messages import Beat, Envelope
 from sirius.paxos.values import Numbers
 from sirius.testing.processes import free_ports
+from sirius.transport import wire
+from sirius.transport.fetching import fetch
 from sirius.transport.limits import TransportLimits
 from sirius.transport.links import Link, Links
 from sirius.transport.publishing import Backend, Membership
 from sirius.transport.security import Plaintext, Security
-from sirius.transport.server import Server
+from sirius.transport.server import FILE, Server
 from sirius.types import Ballot, NodeId, Seq
 from sirius.wal.block import Block, encode
 from sirius.wal.record import Op, Update
@@ -89,6 +92,25 @@ async def linking(
         await links.close()
 
 
+def pull(*questions: PullFile, sender: Member = ME) -> bytes:
+    """A frame that asks for files."""
+    envelopes = (Envelope(1, 2, sender, NodeId(8), question) for question in questions)
+    return wire.frame([wire.encode(envelope) for envelope in envelopes])
+
+
+async def fetched(server: Server, request: bytes, security: Security = Plaintext()) -> bytes:  # noqa: B008
+    """Have a server send a file, and return all of it."""
+
+    def read() -> bytes:
+        content, buffer = b"", bytearray(1000)
+        with closing(fetch(address_of(server), FILE, request, security, PATIENCE_S)) as call:
+            while count := call.read_into(memoryview(buffer)):
+                content += buffer[:count]
+        return content
+
+    return await asyncio.to_thread(read)
+
+
 def free_address() -> str:
     """Where nobody listens, and nobody else will for a while."""
     return f"127.0.0.1:{free_ports(1)[0]}"
@@ -117,7 +139,8 @@ class FakeNode:
         self.gate = asyncio.Event()
         self.gate.set()
         self.errors: dict[int, BaseException] = {}
-        """What the batch of this number fails with."""
+        """What the batch of this number fails with, or the byte of a file."""
+        self.questions: list[PullFile] = []
         self.tails = 0
 
     def publish(self, updates: Sequence[Update], numbers: Numbers | None = None) -> Awaitable[Seq]:
@@ -134,6 +157,17 @@ class FakeNode:
 
     def status(self) -> Mapping[str, Any]:
         return {"state": "ready", "log": {"last": len(self.log)}}
+
+    async def give(self, envelope: Envelope) -> AsyncIterator[bytes]:
+        """Give the bytes that were asked for, of a file that counts."""
+        question = envelope.message
+        assert isinstance(question, PullFile)
+        self.questions.append(question)
+        for at in range(question.offset, question.offset + question.bytes):
+            await self.gate.wait()
+            if at in self.errors:
+                raise self.errors[at]
+            yield bytes([at % 256])
 
     async def tail(self, first: Seq, follow: bool) -> AsyncIterator[Block]:
         if first > len(self.log) + 1:

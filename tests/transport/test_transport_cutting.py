@@ -9,12 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sirius.catchup.messages import Edition, FilePart, Standing
+from sirius.catchup.messages import Edition, Push, Standing
 from sirius.errors import BadMessage
 from sirius.paxos.messages import Beat, Envelope
 from sirius.transport import cutting, wire
 from sirius.transport import sirius_pb2 as pb
-from sirius.types import Ballot, SegmentId, Seq
+from sirius.types import Ballot, Seq
+from sirius.wal.block import encode
+from sirius.wal.record import Op, Update
 from tests.transport.test_transport_wire import ANY, envelope
 
 BLOBS = st.lists(st.binary(max_size=300), max_size=4)
@@ -30,7 +32,8 @@ def all_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def part(size: int = cutting.LARGE_BYTES) -> Envelope:
     standing = Standing(Seq(9), Seq(8), Edition(7, Seq(6)), ())
-    return envelope(FilePart(5, SegmentId(4), 3, b"x" * size, standing))
+    block = encode(1, [Update(Op.PUT, b"k", b"x" * size)], ts_us=1)
+    return envelope(Push((block,), standing))
 
 
 def raw(*sent: Envelope) -> bytes:
@@ -67,11 +70,11 @@ def field(number: int, content: bytes) -> bytes:
 # ---------------------------------------------------------------------- what is meant to be large
 
 
-def test_protobuf_does_not_see_the_bytes_of_a_file() -> None:
+def test_protobuf_does_not_see_the_bytes_of_a_block() -> None:
     sent = part()
     ((fields, blobs),) = cutting.envelopes(pb.Frame, pb.Envelope, raw(sent))
     assert not fields.blobs
-    assert blobs == [sent.message.data]
+    assert blobs == [sent.message.values[0].raw]
     assert type(blobs[0]) is bytes
     assert list(wire.decode(raw(sent))) == [sent]
 

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
+from sirius.catchup.messages import PullFile
 from sirius.errors import NotPermitted, Unreachable, UsageError, WrongCertificate
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Accepted, Envelope, Hello
@@ -31,7 +32,7 @@ from sirius.transport.security import (
     roles_of,
 )
 from sirius.transport.server import METHODS, Server
-from sirius.types import Ballot, NodeId, Seq
+from sirius.types import Ballot, NodeId, SegmentId, Seq
 from tests.transport.certificates import Authority
 from tests.transport.harness import (
     LIMITS,
@@ -40,9 +41,11 @@ from tests.transport.harness import (
     address_of,
     beat,
     eventually,
+    fetched,
     link_to,
     linking,
     peer,
+    pull,
     puts,
     run,
     serving,
@@ -200,6 +203,7 @@ def test_tls_at_a_port_without_it_is_said(authority: Authority) -> None:
     run(test)
 
 
+FILE = pull(PullFile(SegmentId(1), 5, 3, Seq(0)), sender=NODE)
 QUESTIONS: dict[str, Callable[[Client], Any]] = {
     "Clients/Status": Client.status,
     "Clients/Publish": lambda client: client.publish(puts(1)),
@@ -230,10 +234,13 @@ def test_a_certificate_allows_what_its_roles_allow_and_nothing_else(
             links.send(peer(server), hello())
             if roles & set(METHODS["Nodes/Link"]):
                 await eventually(lambda: server.messages == 1)
+                assert await fetched(server, FILE, caller) == b"\5\6\7"
             else:
                 await eventually(lambda: "Nodes/Link is for" in link_to(links, server).last_error)
+                with pytest.raises(NotPermitted, match="Nodes/File is for"):
+                    await fetched(server, FILE, caller)
 
-    assert {*QUESTIONS, "Nodes/Link"} == METHODS.keys()
+    assert {*QUESTIONS, "Nodes/Link", "Nodes/File"} == METHODS.keys()
     run(test)
 
 

@@ -57,18 +57,29 @@ def move(source: Log, target: Log, parts: Iterable[Part], step: int = 100) -> No
         incoming = target.receive(part)
         for offset in range(0, part.bytes, step):
             length = min(step, part.bytes - offset)
-            incoming.write(source.read_raw(part.segment, part.offset + offset, length))
+            write(incoming, source.read_raw(part.segment, part.offset + offset, length))
         target.install(incoming.finish())
 
 
 def received(source: Log, target: Log, part: Part) -> SegmentInfo:
     incoming = target.receive(part)
-    incoming.write(source.read_raw(part.segment, part.offset, part.bytes))
+    write(incoming, source.read_raw(part.segment, part.offset, part.bytes))
     return incoming.finish()
 
 
+def write(incoming: Incoming, data: bytes) -> None:
+    """Put bytes where there is room for them, as often as that takes."""
+    while data:
+        with incoming.room() as room:
+            count = min(len(room), len(data))
+            assert count, "there is room for all that was offered"
+            room[:count] = data[:count]
+        incoming.filled(count)
+        data = data[count:]
+
+
 def take(incoming: Incoming, data: bytes) -> None:
-    incoming.write(data)
+    write(incoming, data)
     incoming.finish()
 
 
@@ -108,6 +119,35 @@ def test_what_the_log_has_is_sealed_and_what_follows_may_begin_inside_a_segment(
 def test_bytes_may_be_cut_anywhere(step: int) -> None:
     with open_log(made(3)) as source, open_log(MemoryFileSystem()) as target:
         move(source, target, parts_of(source), step)
+        assert list(target.records()) == list(source.records())
+
+
+def test_it_says_how_much_has_come_and_takes_no_more_than_was_offered() -> None:
+    with open_log(made(3)) as source, open_log(MemoryFileSystem()) as target:
+        [part] = parts_of(source)
+        data = source.read_raw(part.segment, part.offset, part.bytes)
+        incoming = target.receive(part)
+        assert (incoming.taken, incoming.left) == (0, part.bytes)
+        for at in range(part.bytes):
+            with incoming.room() as room:
+                assert len(room) == part.bytes - at
+            write(incoming, data[at : at + 1])
+            assert (incoming.taken, incoming.left) == (at + 1, part.bytes - at - 1)
+        with incoming.room() as room:
+            assert not room
+        target.install(incoming.finish())
+        assert list(target.records()) == list(source.records())
+
+
+@pytest.mark.parametrize("size", [100_000, 1_040_000, 1_048_576, 3_000_000])
+def test_blocks_of_any_length_find_room(size: int) -> None:
+    """Small ones in front, so that the large one begins somewhere in the buffer, and is cut there."""
+    fs = MemoryFileSystem()
+    with open_log(fs) as source, open_log(MemoryFileSystem()) as target:
+        for each in (10, size, 20, 2 * size):
+            source.put(f"key/{each}", bytes(each))
+            source.flush()
+        move(source, target, parts_of(source), step=1 << 30)
         assert list(target.records()) == list(source.records())
 
 
@@ -185,7 +225,7 @@ def test_it_stands_only_where_the_log_ends() -> None:
     with open_log(made(8)) as source, open_log(made(3)) as target:
         _, part = parts_of(source)
         incoming = target.receive(part)
-        incoming.write(source.read_raw(part.segment, part.offset, part.bytes))
+        write(incoming, source.read_raw(part.segment, part.offset, part.bytes))
         info = incoming.finish()
         with pytest.raises(OutOfOrder, match="a segment from 5 on cannot stand at 4"):
             target.install(info)
@@ -309,6 +349,6 @@ def test_blocks_with_many_entries_are_checked_too() -> None:
         bad = seal(1, 200, entries, (good[block.keys_at : block.bodies_at],), (b"v" * 200,))
         incoming = target.receive(part)
         with pytest.raises(CorruptLog, match="sequence numbers do not increase"):
-            incoming.write(bad.raw)
+            write(incoming, bad.raw)
         incoming.discard()
         move(source, target, [part])

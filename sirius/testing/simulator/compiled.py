@@ -28,6 +28,7 @@ _AS_THEY_ARE: Final = frozenset(
         "wal/incoming.py",
         "wal/journal/file.py",
         # Errors of several types under one name, which a compiled function takes for one type.
+        "taking.py",
         "wal/commit.py",
         "wal/recovery.py",
         "wal/repair/acceptor.py",

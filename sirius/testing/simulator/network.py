@@ -6,9 +6,12 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from sirius.testing.simulator.events import Loop
+
+_BREAKS: Final = 0.1
+"""Which share of streams breaks off, even when no messages are lost."""
 
 
 class Network:
@@ -53,6 +56,14 @@ class Network:
         self._schedule(source, target, item)
         if self.duplicate and rng.random() < max(self.duplicate):
             self._schedule(source, target, item)
+
+    def stream(self, source: str, target: str, data: bytes) -> tuple[bytes, bool]:
+        """Return what comes of a stream, and whether that is all: some break off, and a cut either way ends it."""
+        if self._cuts.get((source, target)) or self._cuts.get((target, source)):
+            return b"", False
+        if self._rng.random() >= max(_BREAKS, *self.drop, 0.0):
+            return data, True
+        return data[: self._rng.randrange(len(data))], False
 
     def _schedule(self, source: str, target: str, item: Any) -> None:
         mean = self._delay_s + (max(self.delay) if self.delay else 0.0)

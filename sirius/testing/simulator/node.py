@@ -16,14 +16,15 @@ from sirius.catchup.effects import Read
 from sirius.catchup.sources import Source
 from sirius.engine import Engine, World
 from sirius.errors import LogError
-from sirius.feeding import Fed, Fetched, Unreadable, feed
+from sirius.feeding import feed
 from sirius.paxos.effects import Answer
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
-from sirius.taking import Taken
+from sirius.taking import Stream, Taken
 from sirius.testing._gate import SimulatedCrash
 from sirius.testing.simulator.clock import NodeClock
 from sirius.testing.simulator.disk import SimDisk
+from sirius.testing.simulator.files import HOPS_MAX, SimStream
 from sirius.testing.simulator.handler import SimHandler
 from sirius.testing.simulator.settings import stream
 from sirius.testing.simulator.truth import Replay
@@ -74,9 +75,10 @@ class SimNode:
         self._led = False
         self.bad_files: list[float] = []
         """Which share of the files that it gives to others cannot be read, one for each fault; the rest is damaged."""
-        self._works: deque[Work] = deque()
-        """What is to be done with files, one after the other."""
+        self._works: deque[tuple[Work, float]] = deque()
+        """What is to be done with files, one after the other, and how long each takes."""
         self._is_working = False
+        self._stream: SimStream | None = None
 
     # ------------------------------------------------------------------ lives
 
@@ -303,27 +305,26 @@ class SimNode:
 
     def _feed(self, life: int, read: Read) -> None:
         if life == self.life:
-            self.enter(lambda engine, now: engine.fed(now, self._spoilt(feed(engine.log, read))))
+            self.enter(lambda engine, now: engine.fed(now, feed(engine.log, read)))
 
-    def _spoilt(self, fed: Fed) -> Fed:
-        """Let a file be damaged or gone, if a fault says so."""
-        if not self.bad_files or not isinstance(fed, Fetched) or not fed.data:
-            return fed
-        if self.rng.random() < max(self.bad_files):
-            return Unreadable(fed.read, "a fault")
-        data = bytearray(fed.data)
-        data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
-        return Fetched(fed.read, bytes(data))
-
-    def take(self, work: Work) -> None:
-        self._works.append(work)
+    def take(self, work: Work, takes_s: float = 0.0) -> None:
+        self._works.append((work, takes_s))
         if not self._is_working:
             self._plan_work()
 
+    def fetch(self, source: Member, envelope: Envelope, work: Callable[[Stream], Taken]) -> None:
+        self._stream = SimStream(self._cluster, self.name, source, envelope)
+        takes_s = self._cluster.settings.delay_s * self.rng.uniform(2.0, HOPS_MAX)
+        self.take(partial(work, self._stream), takes_s)
+
+    def hang_up(self) -> None:
+        if self._stream is not None:
+            self._stream.is_closed = True
+
     def _plan_work(self) -> None:
         self._is_working = True
-        delay = self._cluster.settings.sync_s * self.rng.uniform(0.2, 1.0)
-        self._loop.after(delay, partial(self._work, self.life))
+        takes_s = self._works[0][1] + self._cluster.settings.sync_s * self.rng.uniform(0.2, 1.0)
+        self._loop.after(takes_s, partial(self._work, self.life))
 
     def _work(self, life: int) -> None:
         if life != self.life or self.engine is None:
@@ -337,7 +338,8 @@ class SimNode:
             self._plan_work()
 
     def _do_work(self, engine: Engine, now: float) -> None:
-        if (outcome := self._works.popleft()()) is not None:
+        work, _ = self._works.popleft()
+        if (outcome := work()) is not None:
             engine.took(now, outcome)
 
     def installed(self, first: Seq, last: Seq) -> None:

@@ -170,13 +170,11 @@ def _draw_catchup(rng: random.Random) -> CatchupConfig:
 
 
 def _with_files(config: CatchupConfig, rng: random.Random) -> CatchupConfig:
-    """Have nodes that are behind take segments as files, in two runs of three, and the files in small parts."""
+    """Have nodes that are behind take segments as files, in two runs of three."""
     return replace(
         config,
         segment_slots=rng.choice((0, 40, 120)),
         segments_max=rng.choice((1, 3, 64)),
-        file_bytes_max=rng.choice((500, 4000)),
-        file_parts_max=rng.choice((1, 4)),
     )
 
 

@@ -1,0 +1,86 @@
+"""Frames of HTTP/2 as a server sends them, good ones and bad ones. Not a test."""
+
+from __future__ import annotations
+
+from sirius.errors import BadMessage, TransportError, Unreachable
+from sirius.transport.http2 import (
+    ACK,
+    CONTROL_BYTES_MAX,
+    END_HEADERS,
+    END_STREAM,
+    MESSAGE_BYTES_MAX,
+    PADDED,
+    STREAM,
+    WITH_PRIORITY,
+    Kind,
+    encoded,
+    frame,
+)
+
+
+def message(content: bytes) -> bytes:
+    return b"\0" + len(content).to_bytes(4, "big") + content
+
+
+def data(payload: bytes, flags: int = 0, stream: int = STREAM) -> bytes:
+    return frame(Kind.DATA, flags, stream, payload)
+
+
+def headers(block: bytes, flags: int = END_HEADERS, stream: int = STREAM) -> bytes:
+    return frame(Kind.HEADERS, flags, stream, block)
+
+
+def ending(**fields: str) -> bytes:
+    block = encoded({name.replace("_", "-"): value for name, value in fields.items()})
+    return headers(block, END_HEADERS | END_STREAM)
+
+
+HELLO = frame(Kind.SETTINGS, 0, 0, b"")
+ANSWER = headers(b"\x88")
+GOOD = ending(grpc_status="0")
+PING = frame(Kind.PING, 0, 0, b"12345678")
+WINDOW_UPDATE = frame(Kind.WINDOW_UPDATE, 0, 0, bytes(4))
+GOAWAY = frame(Kind.GOAWAY, 0, 0, b"\x7f\xff\xff\xff\0\0\0\0bye")
+
+LONG = MESSAGE_BYTES_MAX + 1
+BAD: dict[str, tuple[bytes, type[TransportError], str]] = {
+    "HTTP/1": (b"HTTP/1.1 400 Bad Request\r\n", BadMessage, r"does not speak HTTP/2.*HTTP/1\.1"),
+    "no greeting": (ANSWER, BadMessage, "does not speak HTTP/2"),
+    "an answer as a greeting": (frame(Kind.SETTINGS, ACK, 0, b""), BadMessage, "does not speak"),
+    "half a setting": (frame(Kind.SETTINGS, 0, 0, b"abc"), BadMessage, "does not speak"),
+    "compressed": (HELLO + ANSWER + data(b"\1\0\0\0\1x"), BadMessage, "compressed"),
+    "long": (HELLO + ANSWER + data(b"\0" + LONG.to_bytes(4, "big")), BadMessage, f"of {LONG} by"),
+    "content first": (HELLO + data(message(b"x")), BadMessage, "before its headers"),
+    "padded content": (HELLO + ANSWER + data(b"\0", PADDED), BadMessage, "padding"),
+    "padded headers": (HELLO + headers(b"\0\x88", END_HEADERS | PADDED), BadMessage, "padding"),
+    "with a priority": (
+        HELLO + headers(bytes(5) + b"\x88", END_HEADERS | WITH_PRIORITY),
+        BadMessage,
+        "headers with padding",
+    ),
+    "half the headers": (HELLO + headers(b"\x88", 0), BadMessage, "not all of them"),
+    "headers of nothing": (HELLO + frame(Kind.CONTINUATION, 4, 1, b""), BadMessage, "nobody asked"),
+    "a promise": (HELLO + frame(Kind.PUSH_PROMISE, 4, 1, b"\0\0\0\2"), BadMessage, "nobody asked"),
+    "headers again": (HELLO + ANSWER + ANSWER, BadMessage, "in the middle of the content"),
+    "cut headers": (HELLO + headers(b"\x88\0\1a"), BadMessage, "headers that are none"),
+    "a cut header": (HELLO + headers(b"\x88\0\1a\5bc"), BadMessage, "headers that are none"),
+    "a long number": (HELLO + headers(b"\x88" + b"\xff" * 5 + b"\1"), BadMessage, "that are none"),
+    "another stream": (HELLO + ANSWER + data(b"", stream=3), BadMessage, "wrong stream"),
+    "a ping in a stream": (HELLO + frame(Kind.PING, 0, 1, bytes(8)), BadMessage, "wrong stream"),
+    "a long ping": (HELLO + frame(Kind.PING, 0, 0, bytes(CONTROL_BYTES_MAX + 1)), BadMessage, "lo"),
+    "long headers": (HELLO + headers(bytes(CONTROL_BYTES_MAX + 1)), BadMessage, "too long"),
+    "a reset": (HELLO + frame(Kind.RST_STREAM, 0, 1, b"\0\0\0\7"), Unreachable, "dropped.*error 7"),
+    "no welcome": (
+        HELLO + frame(Kind.GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\7"),
+        Unreachable,
+        "takes no c",
+    ),
+    "a web server": (HELLO + headers(b"\x8d"), Unreachable, "is no Sirius node.*404"),
+    "no status of HTTP": (HELLO + headers(encoded({"a": "b"})), Unreachable, "is no Sirius node"),
+    "half a message": (
+        HELLO + ANSWER + data(message(b"xy")[:-1]) + GOOD,
+        BadMessage,
+        "middle of a",
+    ),
+    "half a length": (HELLO + ANSWER + data(b"\0\0") + GOOD, BadMessage, "in the middle of a mess"),
+}

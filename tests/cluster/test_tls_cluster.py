@@ -100,6 +100,25 @@ def test_a_cluster_with_certificates_works_through_failover_and_new_certificates
     assert cluster.lost() == {}
 
 
+def test_a_follower_that_is_far_behind_takes_files_over_tls() -> None:
+    settings = {"catchup": {"segment_slots": 200, "interval_s": 0.1}}
+    small = {"segment_bytes_max": 100_000, "reserve_bytes": 0}
+    with TlsCluster.temporary(1, 1, durability="os", log=small, **settings) as cluster:
+        cluster.prepare()
+        [voter], [follower] = cluster.voters, cluster.followers
+        voter.start()
+        cluster.wait_until_ready()
+        voter.call("load", name="fill", prefix="k/", outstanding=512, count=5000, keys=5000)
+        voter.call("finish", name="fill", stop=False, timeout_s=120)
+        # What it writes itself is one segment.
+        follower.config = {**follower.config, "log": {"reserve_bytes": 0}}
+        follower.start()
+        cluster.wait_until_ready(60)
+        cluster.settle(60)
+        assert cluster.lost() == {}
+        assert follower.call("status")["segments"] > 5
+
+
 def renew(cluster: TlsCluster) -> None:
     """Give every node a certificate of another authority, in three steps, without a restart."""
     old, new = cluster.authority, Authority(cluster.folder, "renewed")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final, Protocol
 
 from sirius.catchup.messages import PullFile
@@ -20,9 +21,11 @@ from sirius.errors import (
     Unreachable,
 )
 from sirius.paxos.messages import Envelope
-from sirius.taking import Stream
+from sirius.taking import Interrupted, Refused, Stream, Taken, Withheld
 from sirius.types import SegmentId
 from sirius.wal import Log
+
+_log = logging.getLogger("sirius.node")
 
 _PIECE_BYTES: Final = 1024 * 1024
 """What travels in one message. More is slower: what a cache holds is copied for next to nothing."""
@@ -92,6 +95,20 @@ def _failing_as_streams_do() -> Iterator[None]:
         raise Unreachable(str(error)) from None
     except SiriusError as error:
         raise TransportError(str(error)) from None
+
+
+def use(stream: FileStream, work: Callable[[Stream], Taken]) -> Taken:
+    """On the files' thread: do work with a stream, and end it."""
+    with closing(stream):
+        return work(stream)
+
+
+def tell_of(outcome: Taken) -> None:
+    """Log what is out of the ordinary. Damage is; a stream that breaks off happens."""
+    if isinstance(outcome, Refused | Interrupted | Withheld):
+        level = logging.WARNING if isinstance(outcome, Refused) else logging.INFO
+        what = type(outcome).__name__.lower()
+        _log.log(level, "a segment from another node was %s: %s", what, outcome.reason)
 
 
 class Giving:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -23,7 +22,7 @@ from sirius.driver.acks import Ack, fail
 from sirius.driver.acquaintances import Acquaintances
 from sirius.driver.applier import Applier, ApplySettings
 from sirius.driver.disk import Disk
-from sirius.driver.files import FileStream, Giving
+from sirius.driver.files import FileStream, Giving, tell_of, use
 from sirius.driver.inbox import Inbox
 from sirius.driver.requests import Requests
 from sirius.engine import Engine, Settings, World
@@ -45,7 +44,7 @@ from sirius.paxos.effects import Answer, Rejected
 from sirius.paxos.members import Member
 from sirius.paxos.messages import Envelope
 from sirius.paxos.values import Numbers
-from sirius.taking import Interrupted, Refused, Stream, Taken, Withheld
+from sirius.taking import Stream, Taken
 from sirius.types import Seq
 from sirius.wal import Block, CompactionPolicy, LogConfig, Snapshot, Update
 
@@ -460,24 +459,26 @@ class Driver:
 
     def give(self, envelope: Envelope) -> AsyncIterator[bytes]:
         """Return the file that another node asks for, piece by piece."""
-        question = self.engine.serve(time.monotonic(), envelope) if self.engine else None
+        if self.engine is None:
+            raise NodeClosed(self._why_none)
+        question = self.engine.serve(time.monotonic(), envelope)
+        self._end_turn_soon()
         if question is None:
-            raise NodeError("there is no file for nodes that are not of this cluster")
+            raise NodeError("files are for nodes of this cluster")
         return self._giving.pieces(question, lambda: self._is_busy)
 
     @property
     def _is_busy(self) -> bool:
         """Whether updates are under way."""
-        if self.engine is None:
-            return False
-        return self.engine.waits_for_journal or self.inbox.outstanding > 0
+        engine = self.engine
+        return engine is not None and (engine.waits_for_journal or self.inbox.outstanding > 0)
 
     def fetch(self, source: Member, envelope: Envelope, work: Callable[[Stream], Taken]) -> None:
         """Part of the engine's port."""
         if self._transport is None:
             raise InvariantViolation(f"a node without a network is to take files from {source}")
         self._stream = stream = self._transport.stream(source, envelope)
-        self.take(partial(_use, stream, work))
+        self.take(partial(use, stream, work))
 
     def hang_up(self) -> None:
         """Part of the engine's port."""
@@ -494,10 +495,7 @@ class Driver:
         if job.cancelled() or engine is not self.engine or engine is None:
             return
         if (outcome := job.result()) is not None:
-            if isinstance(outcome, Refused | Interrupted | Withheld):
-                level = logging.WARNING if isinstance(outcome, Refused) else logging.INFO
-                what = type(outcome).__name__.lower()
-                _log.log(level, "a segment from another node was %s: %s", what, outcome.reason)
+            tell_of(outcome)
             engine.took(time.monotonic(), outcome)
             self._end_turn_soon()
 
@@ -590,12 +588,6 @@ class Driver:
         self.trouble = None
         _log.info("the disk is in order again, up to %d", self.disk.log.durable_seq)
         self.wish(self._wish)
-
-
-def _use(stream: FileStream, work: Callable[[Stream], Taken]) -> Taken:
-    """On the files' thread: do work with a stream, and end it."""
-    with closing(stream):
-        return work(stream)
 
 
 def _is_ours(error: Exception) -> bool:

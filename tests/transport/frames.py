@@ -1,6 +1,11 @@
-"""Frames of HTTP/2 as a server sends them, good ones and bad ones. Not a test."""
+"""Frames of HTTP/2 as a server sends them, good ones and bad ones, and a server that sends them. Not a test."""
 
 from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from sirius.errors import BadMessage, TransportError, Unreachable
 from sirius.transport.http2 import (
@@ -16,6 +21,7 @@ from sirius.transport.http2 import (
     encoded,
     frame,
 )
+from tests.transport.harness import PATIENCE_S
 
 
 def message(content: bytes) -> bytes:
@@ -84,3 +90,46 @@ BAD: dict[str, tuple[bytes, type[TransportError], str]] = {
     ),
     "half a length": (HELLO + ANSWER + data(b"\0\0") + GOOD, BadMessage, "in the middle of a mess"),
 }
+
+
+class Script:
+    """A server that lets one client in, says what it was told to, and listens until the other end has hung up."""
+
+    def __init__(self, answer: Sequence[bytes], hangs_up: bool, host: str = "127.0.0.1") -> None:
+        self.heard = bytearray()
+        self._answer = answer
+        self._hangs_up = hangs_up
+        self._listener = socket.create_server(
+            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
+        name = f"[{host}]" if ":" in host else host
+        self.address = f"{name}:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(OSError), self._listener.accept()[0] as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for part in self._answer:
+                connection.sendall(part)
+            if self._hangs_up:
+                connection.shutdown(socket.SHUT_WR)
+            while more := connection.recv(65536):
+                self.heard += more
+
+    def close(self) -> None:
+        """Wait until the client has hung up; it has, or is not there."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def scripted(*answer: bytes, hangs_up: bool = False, host: str = "127.0.0.1") -> Iterator[Script]:
+    script = Script(answer, hangs_up, host)
+    try:
+        yield script
+    finally:
+        script.close()

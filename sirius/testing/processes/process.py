@@ -33,6 +33,8 @@ class NodeProcess:
         self._process: subprocess.Popen[str] | None = None
         self._acknowledged: dict[str, int] = {}
         self._acknowledged_to = 0
+        self.acknowledgements = 0
+        """How many `acknowledged` has seen."""
         """How much of the file was read so far: after a thousand kills it is long, and it is asked for often."""
         self._numbers = count(1)
         self._answers: dict[int, dict[str, Any]] = {}
@@ -175,6 +177,7 @@ class NodeProcess:
                 data = file.read()
             data = data[: data.rfind(b"\n") + 1]
             self._acknowledged_to += len(data)
+            self.acknowledgements += data.count(b"\n")
             for line in data.splitlines():
                 key, number = line.split()
                 found[key.decode()] = max(found.get(key.decode(), 0), int(number))

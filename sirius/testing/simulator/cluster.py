@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
+from sirius.codec import BlockCodec
 from sirius.engine import Engine
 from sirius.errors import CorruptLog, RangeUnavailable
 from sirius.paxos.members import Configuration, Member
@@ -16,7 +17,9 @@ from sirius.testing.simulator.node import SimNode
 from sirius.testing.simulator.settings import Settings, stream
 from sirius.testing.simulator.truth import Violation
 from sirius.types import Ballot, NodeId
-from sirius.wal import Block
+from sirius.wal import Block, Op
+
+_CODEC: Final = BlockCodec(lambda: 0)
 
 
 class Cluster:
@@ -38,6 +41,8 @@ class Cluster:
         self.wishes_to_come: list[tuple[str, ...]] = []
         """Member files that are being pushed out."""
         self._labels: dict[int, str] = {}
+        self._proposed: list[tuple[int, Configuration]] = []
+        """Slots for which other voters were proposed, and who: they may be decided before anybody knows."""
 
     def start(self) -> None:
         for node in self.nodes.values():
@@ -65,6 +70,12 @@ class Cluster:
         lives = sum(label.startswith(node.name) for label in self._labels.values())
         self._labels[node.node_id] = node.name + (str(lives + 1) if lives else "")
         self.note(node.name, f"is {self._labels[node.node_id]} from now on")
+
+    def proposes(self, value: Block) -> None:
+        """A node asks others to accept a value."""
+        if (value.entries["op"] == Op.MEMBERSHIP).any():
+            configurations = _CODEC.content(value).configurations
+            self._proposed += [(value.last, configuration) for configuration in configurations]
 
     def label(self, ballot: Ballot) -> str:
         """Write a ballot for people to read."""
@@ -133,7 +144,8 @@ class Cluster:
 
         Whoever took the place of a lost one counts once it is in the log that it did, and once somebody who is left
         has that log: what was decided since is on the disks of a majority of the present voters. While voters may be
-        on their way out, the promise is about the voters without them.
+        on their way out, the promise is about the voters without them. And while a change of the voters may have been
+        decided, it is about those before it and about those after it.
         """
         truth = self.checkers.truth
         if not truth.configurations:
@@ -144,15 +156,22 @@ class Cluster:
             # It may be about to become a voter.
             configuration = configuration.promoted(member)
         gone = self.lost | {member.node}
-        left = [
-            each
-            for each in self.nodes.values()
-            if each.node_id in configuration.voter_ids and each.node_id not in gone
-        ]
-        has_log = any(self.durable(each) >= slot for each in left)
+        has_log = any(self.durable(each) >= slot for each in self._left(configuration, gone))
         rooted = all(self.is_rooted(wish, gone) for wish in self._wishes)
         spare = 0 if self._is_settled(configuration) else 1
-        return has_log and rooted and len(left) >= configuration.majority + spare
+        self._proposed = [each for each in self._proposed if each[0] > truth.last]
+        possible = [configuration, *(proposed for _, proposed in self._proposed)]
+        return (
+            has_log
+            and rooted
+            and all(len(self._left(each, gone)) >= each.majority + spare for each in possible)
+        )
+
+    def _left(self, configuration: Configuration, gone: Collection[int]) -> list[SimNode]:
+        """Return the voters whose disks are there."""
+        voters = configuration.voter_ids
+        nodes = self.nodes.values()
+        return [each for each in nodes if each.node_id in voters and each.node_id not in gone]
 
     @property
     def _wishes(self) -> list[tuple[str, ...]]:

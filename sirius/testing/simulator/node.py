@@ -10,7 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from sirius.catchup.effects import Read
 from sirius.catchup.sources import Source
@@ -19,7 +19,7 @@ from sirius.errors import LogError
 from sirius.feeding import feed
 from sirius.paxos.effects import Answer
 from sirius.paxos.members import Member
-from sirius.paxos.messages import Envelope
+from sirius.paxos.messages import Accept, Envelope
 from sirius.taking import Stream, Taken
 from sirius.testing._gate import SimulatedCrash
 from sirius.testing.simulator.clock import NodeClock
@@ -290,6 +290,8 @@ class SimNode:
     # ------------------------------------------------------------------ the engine's port
 
     def send(self, to: Member, envelope: Envelope) -> None:
+        if isinstance(envelope.message, Accept):
+            self._cluster.proposes(cast(Block, envelope.message.value))
         self._cluster.network.send(self.name, to.name, envelope)
 
     def answer(self, answer: Answer) -> None:

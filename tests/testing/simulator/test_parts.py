@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sirius.codec import BlockCodec
 from sirius.testing.simulator import Fault, Kind, draw_settings, run
 from sirius.testing.simulator.__main__ import main
 from sirius.testing.simulator.clock import NodeClock
@@ -283,3 +284,34 @@ def test_a_broken_promise_is_told_with_the_way_to_see_it_again(
     assert "M: " in told.err
     assert "make sim SEED=2" in told.err
     assert told.out.splitlines()[-1] == "these 0 faults are enough:"
+
+
+# ---------------------------------------------------------------------- disks that may go
+
+
+def test_a_disk_stays_that_voters_to_come_may_need(cluster: Cluster) -> None:
+    """Seed 1046755: `b` was to leave, which it and `c` had accepted and nobody knew to be decided; then `a` lost its
+    disk, and with it one of the two that were left."""
+    cluster.start()
+    cluster.loop.run(2.0)
+    a, b, truth = cluster.nodes["a"], cluster.nodes["b"], cluster.checkers.truth
+    assert cluster.may_lose(a)
+    _, now = truth.configurations[-1]
+    rest = tuple(member for member in now.voters if member.name != "b")
+    change = replace(now, number=now.number + 1, voters=rest)
+    cluster.proposes(BlockCodec(lambda: 0).membership(truth.last + 1, change))
+    assert not cluster.may_lose(a)
+    assert cluster.may_lose(b)
+    cluster.loop.run(3.0)
+    assert cluster.may_lose(a), "something else was decided there"
+
+
+def test_what_nodes_propose_is_known(cluster: Cluster) -> None:
+    cluster.start()
+    cluster.loop.run(2.0)
+    for node in cluster.nodes.values():
+        node.wish = ("a", "c") if node.wish else None
+        node.read_member_file()
+    cluster.loop.run(4.0)
+    proposed = [{member.name for member in each.voters} for _, each in cluster._proposed]
+    assert {"a", "c"} in proposed

@@ -94,7 +94,11 @@ class _Drawing:
         """Draw a fault that is always possible, of a kind that is switched on if there is one."""
         kinds = [kind for kind in _ALWAYS_POSSIBLE if kind in self._settings.kinds]
         kind = self._rng.choice(kinds or _ALWAYS_POSSIBLE)
-        return self._draw[kind](kind, at)
+        fault = self._draw[kind](kind, at)
+        if fault.where != LEADER:
+            return fault
+        # Nobody may lead then, and nobody else be up.
+        return replace(fault, where=self._rng.choice(self._settings.names))
 
     def _slow_handlers(self) -> list[Fault]:
         rng, settings = stream(self._settings.seed, "handlers"), self._settings

@@ -13,12 +13,12 @@ from sirius.testing.simulator.traps import TRAPS, Patch, Trap, hunt
 SEEDS_MAX = 3000
 SHOWN_BY = {
     "1": 27,
-    "2": 134,
+    "2": 132,
     "5": 3,
     "7": 1,
-    "7b": 1,
+    "7b": 7,
     "8": 26,
-    "9": 31,
+    "9": 4,
     "10": 17,
     "12": 170,
     "16": 3,

@@ -177,9 +177,17 @@ class Asking:
         self.window.shrink()
         self._attempts += 1
         if self.pinned is None or self._attempts >= self.context.config.attempts_max:
-            self.give_up(f"{source.member.name} does not answer")
-            self.shun(source)
+            self._leave(source)
         self.rounds.back_off()
+
+    def _leave(self, source: Source) -> None:
+        """Nothing comes of it. If that was a file of a resync, see first whether ranges do."""
+        if self.resync and self.transfer:
+            self._attempts = 0
+            self.drop_transfer()
+            return
+        self.give_up(f"{source.member.name} does not answer")
+        self.shun(source)
 
     def shun(self, source: Source) -> None:
         self._sources.shun(source)

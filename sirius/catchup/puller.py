@@ -247,11 +247,15 @@ class Puller:
             self._context.out.segments.append(transfer.install())
 
     def interrupted(self, number: int, *, progressed: bool) -> None:
-        """No more comes of the stream. A source that gave something is asked as often as one that never failed."""
+        """No more comes of the stream. A source that gave something is asked as often as one that never failed.
+
+        If nothing comes in the end, what was offered is taken as ranges: they need no connection of their own.
+        """
         if transfer := self._under_way(number):
             transfer.rest()
             if progressed:
                 self._asking.succeeded()
+            self._asking.use_ranges(transfer.offer.last)
             self._asking.lost(transfer.source)
 
     def withheld(self, number: int) -> None:

@@ -49,6 +49,15 @@ def fail(bench: Bench, times: int) -> None:
         assert bench.until_fetched() == FETCH
 
 
+def give_ranges(bench: Bench) -> PullSegments:
+    """Have the second source give the ranges that it is asked for, until it is asked for something else."""
+    while isinstance(question := bench.asked, Pull):
+        assert question.last <= OFFER.last, "not more than was offered"
+        bench.give(puts(question.first, question.last), path=(2,))
+    assert isinstance(question, PullSegments)
+    return question
+
+
 # ---------------------------------------------------------------------- fetched and installed
 
 
@@ -217,25 +226,35 @@ def test_waits_grow_while_nothing_comes_of_a_file() -> None:
     assert bench.now - third > second
 
 
-def test_a_source_of_which_nothing_comes_is_left_with_its_file() -> None:
+def test_a_source_of_which_nothing_comes_is_left_and_its_file_is_taken_as_ranges() -> None:
+    """A stream needs a connection of its own. Whoever has no room for one may answer all the same."""
     bench = transfer()
     fail(bench, FILES.attempts_max - 1)
     assert interrupt(bench).segments == [DROP]
-    assert isinstance(bench.until_asked(), PullSegments)
-    assert bench.to == TWO
+    assert (type(bench.until_asked()), bench.asked.first, bench.to) == (Pull, 1, TWO)
+    assert (type(give_ranges(bench)), bench.asked.first) == (PullSegments, 9)
 
 
-def test_another_source_has_as_many_attempts() -> None:
+def test_who_has_one_source_takes_what_does_not_come_as_ranges_from_there() -> None:
+    bench = transfer()
+    bench.machine.set_sources([Source(ONE)])
+    fail(bench, FILES.attempts_max - 1)
+    assert interrupt(bench).segments == [DROP]
+    assert (type(bench.until_asked()), bench.to) == (Pull, ONE)
+
+
+def test_another_file_has_as_many_attempts() -> None:
     bench = transfer()
     fail(bench, FILES.attempts_max - 1)
     interrupt(bench)
     bench.until_asked()
-    bench.answer(Segments, (OFFER,), standing(path=(2,)))
+    give_ranges(bench)
+    bench.answer(Segments, (NEXT,), standing(path=(2,)))
     for _ in range(FILES.attempts_max - 1):
-        assert bench.out.segments == [FetchSegment(2, OFFER, TWO, Seq(0))]
+        assert bench.out.segments == [FetchSegment(2, NEXT, TWO, Seq(8))]
         assert bench.machine.interrupted(2, progressed=False) == Effects()
         bench.until_fetched()
-    assert bench.machine.interrupted(2, progressed=False).segments == [DropSegment(2, OFFER)]
+    assert bench.machine.interrupted(2, progressed=False).segments == [DropSegment(2, NEXT)]
 
 
 def test_a_source_of_which_something_comes_now_and_then_is_not_left() -> None:

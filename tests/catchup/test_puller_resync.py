@@ -172,14 +172,35 @@ def test_a_resync_goes_on_where_a_file_broke_off() -> None:
     assert bench.machine.installed(1).segments == [FetchSegment(1, OFFERS[1], ONE, Seq(3))]
 
 
-def test_a_resync_whose_files_do_not_come_is_abandoned() -> None:
+def without_files() -> Bench:
+    """The first file does not come, however often it is asked for."""
     bench = staging()
     for _ in range(SMALL.attempts_max - 1):
         assert bench.machine.interrupted(1, progressed=False) == Effects()
         bench.until_fetched()
     out = bench.machine.interrupted(1, progressed=False)
-    assert out.segments == [DropSegment(1, OFFERS[0])]
-    assert out.resync == [AbandonResync("n1 does not answer")]
+    assert (out.segments, out.resync) == ([DropSegment(1, OFFERS[0])], [])
+    question = bench.until_asked()
+    assert (type(question), question.first, bench.to) == (Pull, 1, ONE)
+    return bench
+
+
+def test_a_resync_whose_files_do_not_come_goes_on_with_ranges() -> None:
+    bench = without_files()
+    while isinstance(question := bench.asked, Pull):
+        value = puts(question.first, question.last)
+        assert bench.give(value, tip=8, floor=5).resync == [Stage((value,))]
+    assert (type(question), question.first) == (PullSegments, OFFERS[0].last + 1)
+
+
+def test_a_resync_of_which_neither_files_nor_ranges_come_is_abandoned() -> None:
+    bench = without_files()
+    for _ in range(SMALL.attempts_max - 1):
+        bench.until_asked()
+        assert bench.machine.is_resyncing
+    while not bench.out.resync:
+        bench.tick(0.1)
+    assert bench.out.resync == [AbandonResync("n1 does not answer")]
 
 
 def test_a_resync_whose_files_are_refused_is_abandoned() -> None:

@@ -15,6 +15,8 @@ import pytest
 from sirius import Sirius, SiriusConfig
 from sirius.catchup.config import CatchupConfig
 from sirius.config.settings import LogSettings
+from sirius.driver import network
+from sirius.errors import Unreachable
 from sirius.paxos import PaxosConfig
 from sirius.testing.processes import ProcessCluster, free_ports
 from sirius.wal.incoming import Incoming
@@ -136,6 +138,24 @@ def test_a_segment_that_is_damaged_at_its_source_is_never_installed(
     damage(pair.folder / "node-0")
     assert follower.wait_for(last, 60), "the same bit flipped again is as it was"
     assert handler.values == pair.data.values
+
+
+def test_a_node_that_no_stream_reaches_catches_up_by_ranges(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream has a connection of its own, and a source that answers may have no room for one."""
+    tried: list[str] = []
+
+    def unreachable(address: str, *_: object) -> Any:
+        tried.append(address)
+        raise Unreachable("it takes no more connections")
+
+    monkeypatch.setattr(network, "fetch", unreachable)
+    last = pair.write()
+    follower, handler = pair.start(1)
+    assert follower.wait_for(last, 60)
+    assert handler.values == pair.data.values
+    assert tried
 
 
 def damage(folder: Path) -> None:

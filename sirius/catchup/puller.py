@@ -174,7 +174,9 @@ class Puller:
         return False
 
     def _welcome(self, source: Source, standing: Standing) -> None:
-        self._asking.upstream.follow(standing.path)
+        if standing.tip >= self._asking.main.position:
+            # Who is behind gives nothing, and may need what this node has: it must not find itself above it.
+            self._asking.upstream.follow(standing.path)
         self._asking.region.answered(source)
         self._asking.heard(standing.tip)
 

@@ -5,6 +5,9 @@ the one that answers. Who finds itself there would follow itself, and asks someb
 would get too long. Rings that form at one stroke, when nobody knows the others' new paths yet, come apart as the
 paths grow: within as many answers as the ring has nodes, one of them meets itself. A ring does no harm but that
 nothing new comes.
+
+Who has less than the one that asks is not above it. A leader that takes itself out may be the only one that knows so,
+and follow a voter that is behind: that one must be able to ask back.
 """
 
 from __future__ import annotations

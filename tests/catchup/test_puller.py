@@ -148,6 +148,17 @@ def test_a_source_without_an_answer_for_us_is_not_asked_for_ever() -> None:
 # ---------------------------------------------------------------------- paths
 
 
+def test_a_source_that_is_behind_is_not_above_us() -> None:
+    """Seed 1049009: a leader had taken itself out, and followed the one voter that was left. That one was behind, asked
+    back, and found itself in the path of the answer: neither ever moved again."""
+    bench = Bench(position=10)
+    bench.give(tip=9)
+    assert list(bench.machine.path) == [9]
+    bench.until_asked()
+    bench.give(tip=10)
+    assert list(bench.machine.path) == [1, 9]
+
+
 @pytest.mark.parametrize("path", [(1, 9, 2), tuple(range(10, 18))])
 def test_a_source_that_follows_us_or_is_too_far_down_is_refused(path: tuple[int, ...]) -> None:
     bench = Bench()
